@@ -69,6 +69,11 @@ class ReplicaView:
         return self._log.memberships.current
 
     @property
+    def membership_index(self) -> int:
+        """The log index from which the membership is in force; 0 if that was before the last start of this broker."""
+        return self._log.memberships.changed_at
+
+    @property
     def installing(self) -> tuple[int, int] | None:
         """The index and term of the snapshot that is being installed; None if there is none."""
         return self._repair.snapshot

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import PropertyMock, patch
 
+from tidemill.broker.maintenance.membership_reconciler import MembershipReconciler
 from tidemill.broker.maintenance.replica_releases import ReplicaReleases
 from tidemill.broker.shards import shard_table
 from tidemill.broker.shards.shard_table import ShardTable
@@ -13,7 +14,7 @@ from tidemill.model.shard import METADATA_SHARD
 from tidemill.raft.memberships import Memberships
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
-from tidemill.storage.checkpoint.checkpoint import ClosedShard
+from tidemill.shard.shard import NEAR_ROWS
 from tidemill.storage.journal.row_queue import RowQueue
 from tidemill.storage.store import Store
 
@@ -81,10 +82,33 @@ def forgets_its_term_and_its_vote() -> Iterator[None]:
 
     def forgetful(self: Any, shard_id: Any, descriptor: Any) -> Any:
         if shard_id in self.closed:
-            self.closed[shard_id] = ClosedShard(0, None)
+            self.closed[shard_id] = replace(self.closed[shard_id], term=0, voted_for=None)
         return open_shard(self, shard_id, descriptor)
 
     with patch.object(Store, "open_shard", forgetful):
+        yield
+
+
+@contextmanager
+def votes_with_an_empty_log() -> Iterator[None]:
+    open_shard = Store.open_shard
+
+    def forgetful(self: Any, shard_id: Any, descriptor: Any) -> Any:
+        if shard_id in self.closed:
+            self.closed[shard_id] = replace(self.closed[shard_id], last_index=0, last_term=0)
+        return open_shard(self, shard_id, descriptor)
+
+    with patch.object(Store, "open_shard", forgetful):
+        yield
+
+
+@contextmanager
+def counts_members_without_the_last_change() -> Iterator[None]:
+    def caught_up(self: Any, replica: Any) -> list[Any]:
+        near = [it for it, match in replica.matches.items() if replica.commit_index - match <= NEAR_ROWS]
+        return [replica.me, *filter(self._cluster.is_alive, near)]
+
+    with patch.object(MembershipReconciler, "_caught_up", caught_up):
         yield
 
 
@@ -113,6 +137,8 @@ MUTANTS = (
     MovingMutant(never_opens_again, 0),
     MovingMutant(returns_with_the_founders_vote, 0),
     MovingMutant(forgets_its_term_and_its_vote, 0),
+    MovingMutant(votes_with_an_empty_log, 0),
+    MovingMutant(counts_members_without_the_last_change, 0),
     MovingMutant(returns_in_the_same_term, 0),
     MovingMutant(opens_while_files_are_removed, 0),
     MovingMutant(writes_rows_after_closing, 0),

@@ -69,12 +69,14 @@ class MembershipReconciler:
 
     def _caught_up(self, replica: Replica) -> list[ReplicaKey]:
         """
-        Return the members that are alive and near the end of the log.  Each has an entry of this leader: a log may be
-        so short that a member without any of it would be near its end, and that member may not even be open.
+        Return the members that are alive and near the end of the log, and have the previous change, or an entry of this
+        leader.  A log may be so short that a member without any of it would be near its end, although it is not open;
+        and a member whose disk has just been lost counts as alive for a while.
         """
+        needed = max(replica.term_start_index, replica.membership_index)
         near = [
             member
             for member, match in replica.matches.items()
-            if match >= replica.term_start_index and replica.commit_index - match <= NEAR_ROWS
+            if match >= needed and replica.commit_index - match <= NEAR_ROWS
         ]
         return [replica.me, *filter(self._cluster.is_alive, near)]
