@@ -1,0 +1,61 @@
+"""Shards that move between simulated brokers keep every acknowledged record, and leave nothing behind.
+
+`TIDEMILL_MOVING_SEEDS=5000` simulates 5,000 runs instead of 40, as `make soak` does.
+"""
+
+import os
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from tests.simulation.cluster.moving_mutants import MUTANTS, MovingMutant
+from tests.simulation.cluster.moving_run import asking_often, moving_run
+from tests.simulation.planted_bugs import find_planted_bug
+
+RUNS: Final = int(os.environ.get("TIDEMILL_MOVING_SEEDS", "40"))
+LOTS: Final = 4  # the seeds are divided among this many tests, so that all cores are used
+BROKERS: Final = (3, 4, 5)
+MUTANT_SEEDS: Final = range(40)
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_moving_shards_keep_their_promises(lot: int, explored: list[str]) -> None:
+    """
+    Each acknowledged record is read once and in order, each term has one leader, and replicas agree, while plans change
+    and are withdrawn under all faults.  In the end, exactly the planned brokers have a replica.
+    """
+    happened: Counter[str] = Counter()
+    with asking_often():
+        for seed in range(lot, RUNS, LOTS):
+            run = moving_run(seed, BROKERS[seed % len(BROKERS)])
+            run.run()
+            happened += run.happened
+
+    explored.append(f"Moves, lot {lot}: {dict(happened)}")
+    assert {"planned", "released", "opened again"} <= happened.keys()
+
+
+@pytest.mark.parametrize(
+    ("seed", "brokers"), [(12, 3), (34, 4), (197, 5)], ids=["a stale vote", "a lost disk", "an empty learner"]
+)
+def test_a_seed_that_found_a_bug_passes(seed: int, brokers: int) -> None:
+    """
+    A candidate that had been removed won with the vote of a replica that had come back empty; a shard shrank to a voter
+    whose disk had just been lost; and a learner without an entry was promoted, and closed.
+    """
+    with asking_often():
+        moving_run(seed, brokers).run()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.planted.__name__)
+def test_a_planted_bug_is_found(mutant: MovingMutant, explored: list[str]) -> None:
+    """The simulation finds each planted bug, with the seed that has found it before, or with one of the first seeds."""
+
+    def run(seed: int) -> None:
+        with asking_often():
+            moving_run(seed, BROKERS[seed % len(BROKERS)]).run()
+
+    name, errors = f"Moves, {mutant.planted.__name__}", (AssertionError, ExceptionGroup)
+    explored.append(find_planted_bug(name, mutant.planted, run, (mutant.seed, *MUTANT_SEEDS), errors))
