@@ -5,7 +5,9 @@ from pathlib import Path
 
 from tests.tidy.tree import attribute_names, files, for_each, parsed
 
-SIMULATED = files("model", "wire", "batches", "raft", "metadata", "coordinator", "peer", "storage", "shard", "broker")
+SIMULATED = files(
+    "model", "wire", "batches", "raft", "metadata", "coordinator", "peer", "rebalance", "storage", "shard", "broker"
+)
 WALKS_SETS = {"asyncio.TaskGroup", "asyncio.wait", "asyncio.as_completed", "futures.wait", "futures.as_completed"}
 
 

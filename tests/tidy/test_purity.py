@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.tidy.tree import SOURCE, files, for_each, imported_names, imported_roots, named, parsed
 
-CORES = ("model", "wire", "batches", "raft", "metadata", "coordinator", "peer", "share", "timer")
+CORES = ("model", "wire", "batches", "raft", "metadata", "coordinator", "peer", "share", "timer", "rebalance")
 MACHINE = {
     "asyncio", "io", "os", "pathlib", "random", "secrets", "socket", "ssl", "subprocess", "threading", "time",
     "uuid", "logging",

@@ -2,11 +2,12 @@
 
 from typing import Final
 
-from tidemill.model.config_key import ConfigKey, obeyed
+from tidemill.model.config_key import ConfigKey, Update, obeyed
 from tidemill.model.config_types import ConfigType, ConfigValue
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 LIST, PASSWORD = ConfigType.LIST, ConfigType.PASSWORD
+CLUSTER_WIDE = Update.CLUSTER_WIDE
 
 JOURNAL_BYTES_MIN: Final = 32 << 20  # two files of 16 MiB, because a ring with a single file could never free space
 ROWS_MAX: Final = 200  # default limit on groups and on topics in `/metrics`: a slow scrape would block the event loop
@@ -17,6 +18,22 @@ def _key_problem(value: ConfigValue) -> str | None:
 
 
 TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
+    obeyed(
+        "tidemill.broker.return.ms",
+        LONG,
+        30_000,
+        "How long a broker that was silent must be live without a gap until the cluster counts on it again.",
+        at_least=0,
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
+        "tidemill.broker.silent.ms",
+        LONG,
+        60_000,
+        "A broker that no live broker has heard for this long is recorded as silent.",
+        at_least=1_000,
+        update=CLUSTER_WIDE,
+    ),
     obeyed(
         "tidemill.http.advertised",
         STRING,
@@ -93,5 +110,57 @@ TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
         STRING,
         "127.0.0.1:9070",
         "Where other brokers of the cluster connect: HOST:PORT; port 0 picks a free one.",
+    ),
+    obeyed(
+        "tidemill.rebalance.disk.percent.max",
+        INT,
+        80,
+        "Replicas move away from a disk that is fuller than this percentage, and no replica moves to a disk that would "
+        "be fuller with it.",
+        at_least=1,
+        at_most=95,
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
+        "tidemill.rebalance.enable",
+        BOOLEAN,
+        True,
+        "Whether the cluster moves replicas by itself: away from brokers that are gone, drained or full, and for "
+        "balance.",
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
+        "tidemill.replica.move.bytes.per.second",
+        LONG,
+        100 << 20,
+        "The most bytes per second that a broker sends to copy replicas to other brokers. A copy gets at least twice "
+        "the rate at which its shard is written to, because it would never end otherwise.",
+        at_least=1,
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
+        "tidemill.replica.move.concurrent",
+        INT,
+        4,
+        "The most replicas that are copied to one broker, and from one broker, at the same time.",
+        at_least=1,
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
+        "tidemill.replica.move.concurrent.cluster",
+        INT,
+        50,
+        "The most replicas that are copied in the whole cluster at the same time.",
+        at_least=1,
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
+        "tidemill.replica.replacement.delay.ms",
+        LONG,
+        300_000,
+        "A broker that is silent for this long is gone: its replicas are placed on other brokers. If more than 10 % of "
+        "the brokers, or a whole rack, are silent, an operator has to decide.",
+        at_least=1_000,
+        update=CLUSTER_WIDE,
     ),
 )

@@ -1,0 +1,1 @@
+"""Re-placement, pure: which replicas move where, and why.  `planner` is the entry point."""

@@ -1,0 +1,77 @@
+"""BrokerSet: the brokers in one pass of the planner, by what they can do."""
+
+from tidemill.metadata.image import ClusterImage
+from tidemill.model.broker_id import BrokerId, ReplicaKey
+from tidemill.model.broker_state import Drain, Presence
+from tidemill.rebalance.sentences import brokers_text, duration
+from tidemill.rebalance.shard_index import Racks
+from tidemill.rebalance.view import BrokerView, ShardView, View
+
+
+class BrokerSet:
+    def __init__(self, image: ClusterImage, view: View) -> None:
+        self._view = view
+        brokers = [(broker_id, view.brokers[broker_id]) for broker_id in sorted(view.brokers)]
+        self.known = {broker_id: broker for broker_id, broker in brokers if broker_id in image.brokers}
+        self.live_count = sum(broker.is_live for broker in self.known.values())
+        self.gone = [broker_id for broker_id, broker in self.known.items() if broker.presence is Presence.GONE]
+        self.drained = [broker_id for broker_id, broker in self.known.items() if broker.drain is Drain.ALL]
+        self.targets = {
+            broker_id: broker
+            for broker_id, broker in self.known.items()
+            if is_target(broker) and image.brokers[broker_id].is_registered
+        }
+        """Brokers that can take replicas, by id: live and ready, and no operator empties them."""
+        self.racks = Racks(
+            of={broker_id: broker.rack for broker_id, broker in self.known.items()},
+            usable=frozenset(broker.rack for broker in self.targets.values()),
+        )
+
+    def is_live(self, replica: ReplicaKey) -> bool:
+        """Return whether the broker is live with the directory that the replica is in."""
+        broker = self.known.get(replica.broker_id)
+        return broker is not None and broker.is_live and broker.key == replica
+
+    def can_take(self, replica: ReplicaKey) -> bool:
+        """Return whether the replica's broker can take replicas, in this very directory."""
+        broker = self.targets.get(replica.broker_id)
+        return broker is not None and broker.key == replica
+
+    def absence(self, replica: ReplicaKey) -> str | None:
+        """Return what is wrong with a replica's broker as text; None if it is live."""
+        broker = self.known.get(replica.broker_id)
+        if broker is None:
+            return f"broker {replica.broker_id} is not in this cluster"
+        if broker.key != replica:
+            return f"broker {replica.broker_id} has another data directory"
+        if broker.is_live:
+            return None
+        return f"{silence_text(replica.broker_id, broker, self.live_count)}"
+
+    def majority_problem(self, figures: ShardView) -> str | None:
+        """Return who must come back before the members of a shard can change; None if a majority is live."""
+        assert figures.membership is not None
+        voters = figures.membership.voters
+        dead = [voter.broker_id for voter in voters if not self.is_live(voter)]
+        needed = len(voters) // 2 + 1 - (len(voters) - len(dead))
+        if needed <= 0:
+            return None
+        return (
+            f"{len(voters) - len(dead)} of {len(voters)} voters are live, which is no majority; "
+            f"{needed} of {brokers_text(dead)} must come back"
+        )
+
+    def text_of_silence(self, broker_id: BrokerId) -> str:
+        broker = self.known.get(broker_id)
+        if broker is None:
+            return f"broker {broker_id} is not in this cluster"
+        return silence_text(broker_id, broker, self.live_count)
+
+
+def is_target(broker: BrokerView) -> bool:
+    """Return whether a broker can take replicas, and lead."""
+    return broker.presence is Presence.ACTIVE and broker.drain is Drain.NONE and broker.is_live and broker.is_ready
+
+
+def silence_text(broker_id: BrokerId, broker: BrokerView, live_count: int) -> str:
+    return f"broker {broker_id} silent for {duration(broker.silent_ms)}, heard by {broker.heard_by} of {live_count}"

@@ -1,0 +1,101 @@
+"""Presence: decides when a broker is silent, gone, or back.
+
+    ACTIVE ─ silent 60 s ─▶ SILENT ─ 5 min ─▶ GONE
+      ▲                        │                │
+      └────── live 30 s ───────┴────────────────┘
+
+A broker is silent if neither the controller nor any other live broker hears it: a controller with a bad network must
+not re-place a healthy cluster.  SILENT is recorded, so that the next controller does not begin to count at zero.
+
+If many brokers are silent at once, none becomes GONE by itself: a switch or a power supply has failed, not their disks,
+and copying everything to the rest would fill it up.  An operator decides (`cluster replace`).
+"""
+
+from typing import NamedTuple
+
+from tidemill.metadata.image import ClusterImage
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.broker_state import Presence
+from tidemill.rebalance.broker_set import silence_text
+from tidemill.rebalance.policy import Policy
+from tidemill.rebalance.sentences import brokers_text, duration
+from tidemill.rebalance.shard_index import ShardIndex
+from tidemill.rebalance.view import BrokerView, View
+
+
+class PresenceChange(NamedTuple):
+    """A BrokerStateRecord to write."""
+
+    broker_id: BrokerId
+    presence: Presence
+    sentence: str
+
+
+class PresenceDecision(NamedTuple):
+    changes: tuple[PresenceChange, ...]
+    stalled: str | None  # why brokers that are due to be GONE are not; None if none is held back
+
+
+def decide_presence(image: ClusterImage, view: View, policy: Policy, index: ShardIndex) -> PresenceDecision:
+    """Return the changes of presence that are due now."""
+    live_count = sum(broker.is_live for broker in view.brokers.values())
+    stalled = stall(image, view, policy, index)
+    changes = []
+    for broker_id in sorted(view.brokers):
+        broker = view.brokers[broker_id]
+        if broker_id not in image.brokers:
+            continue
+        after = _next(broker, policy, is_stalled=stalled is not None)
+        if after is Presence.ACTIVE:
+            sentence = f"broker {broker_id} is back: live for {duration(broker.live_ms)} without a gap"
+            changes.append(PresenceChange(broker_id, after, sentence))
+        elif after is not None:
+            changes.append(PresenceChange(broker_id, after, silence_text(broker_id, broker, live_count)))
+    return PresenceDecision(tuple(changes), stalled)
+
+
+def stall(image: ClusterImage, view: View, policy: Policy, index: ShardIndex) -> str | None:
+    """Return why brokers that are due to be GONE stay SILENT; None if none is due, or none is held back."""
+    known = {broker_id: broker for broker_id, broker in sorted(view.brokers.items()) if broker_id in image.brokers}
+    due = [broker_id for broker_id, broker in known.items() if _is_due(broker, policy)]
+    lost = [broker_id for broker_id, broker in known.items() if _is_lost(broker_id, broker, index)]
+    if not due or len(lost) < 2:
+        return None
+    racks = {known[broker_id].rack for broker_id in lost} - {None}
+    silent_racks = sorted(
+        str(rack)
+        for rack in racks
+        if len(members := [broker_id for broker_id, broker in known.items() if broker.rack == rack]) > 1
+        and all(member in lost for member in members)
+    )
+    if len(lost) * 100 > policy.bulk_percent * len(known):
+        why = f"{len(lost)} of {len(known)} brokers are silent, more than {policy.bulk_percent} %"
+    elif silent_racks:
+        why = f"all brokers of rack {silent_racks[0]} are silent"
+    else:
+        return None
+    return f"{brokers_text(due)} may be gone, but {why}; bring them back, or run `tidemill cluster replace`"
+
+
+def _next(broker: BrokerView, policy: Policy, *, is_stalled: bool) -> Presence | None:
+    """Return the next presence of a broker; None if it stays as it is."""
+    if broker.presence is Presence.ACTIVE:
+        return Presence.SILENT if _is_silent(broker) and broker.silent_ms >= policy.silent_after_ms else None
+    if broker.is_live and broker.live_ms >= policy.active_after_ms:
+        return Presence.ACTIVE
+    return Presence.GONE if _is_due(broker, policy) and not is_stalled else None
+
+
+def _is_silent(broker: BrokerView) -> bool:
+    return not broker.is_live and broker.heard_by == 0
+
+
+def _is_due(broker: BrokerView, policy: Policy) -> bool:
+    is_late = broker.silent_ms >= policy.gone_after_ms
+    return broker.presence is Presence.SILENT and _is_silent(broker) and is_late
+
+
+def _is_lost(broker_id: BrokerId, broker: BrokerView, index: ShardIndex) -> bool:
+    """Return whether a broker is away with data: one whose replicas have all been replaced no longer counts."""
+    is_away = broker.presence is Presence.SILENT or (broker.presence is Presence.GONE and index.carried(broker_id))
+    return bool(is_away) and _is_silent(broker)

@@ -1,0 +1,121 @@
+"""REPLACE: gives every shard another goal if its goal names a broker that is gone, or a newcomer that cannot take it.
+
+A shard is on its way while its voters differ from its planned replicas.  A *newcomer* is planned and does not vote yet;
+a *leaver* votes and is planned no more.
+
+- A planned replica whose broker is GONE gets a substitute: a leaver that is well, since it has everything, else the
+  best target.  All replicas that are gone are replaced in one goal; the shard's leader promotes one at a time.
+- A newcomer whose broker is SILENT, drained or full gets a substitute: otherwise the goal would never be reached.
+- A leaver that was replaced because it was gone and is back takes the place of its substitute, unless the substitute
+  votes already, or has nearly everything.
+"""
+
+from tidemill.metadata.image import Shard
+from tidemill.model.broker_id import ReplicaKey
+from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.move_reason import Reason
+from tidemill.model.shard import ShardId
+from tidemill.rebalance.accounts import remaining
+from tidemill.rebalance.draft import Draft
+from tidemill.rebalance.sentences import amount, duration, percent
+from tidemill.rebalance.slices import Slices
+from tidemill.rebalance.view import ShardView
+
+
+def replace_lost(draft: Draft) -> Slices[None]:
+    for shard_id in draft.index.under_way:
+        _repair(draft, shard_id)
+        if draft.work.fills_slice(4):
+            yield
+    for broker_id in draft.brokers.gone:
+        for shard_id in draft.index.carried(broker_id):
+            if not draft.is_busy(shard_id):
+                _repair(draft, shard_id)
+            if draft.work.fills_slice(4):
+                yield
+
+
+def _repair(draft: Draft, shard_id: ShardId) -> None:
+    shard, figures = draft.image.shards[shard_id], draft.view.shards.get(shard_id)
+    voters = () if figures is None or figures.membership is None else figures.membership.voters
+    lost = _lost(draft, shard, voters)
+    back = [voter for voter in voters if voter not in shard.replicas and draft.brokers.can_take(voter)]
+    is_replacement = draft.reason_of(shard_id) is Reason.REPLACE
+    if not lost and not (is_replacement and back):
+        return
+    why = next(iter(lost.values()), "its former member is back")
+    problem = draft.problem(shard, figures, shard.replicas)
+    if problem is not None or figures is None:
+        draft.refuse(Reason.REPLACE, shard_id, f"{why}; {problem}")
+        return
+    substitutes = {replica: back.pop(0) for replica in [*lost][: len(back)]}
+    if is_replacement and back:
+        for newcomer in shard.replicas:
+            if back and newcomer not in voters and newcomer not in lost and not _has_most(draft, figures, newcomer):
+                why = why if lost else _return_text(draft, figures, newcomer, back[0])
+                substitutes[newcomer] = back.pop(0)
+    left = [replica for replica in lost if replica not in substitutes]
+    if left:
+        _choose(draft, shard, figures, left, substitutes, why)
+    if substitutes:
+        draft.step(shard, figures, substitutes, Reason.REPLACE, why)
+
+
+def _choose(
+    draft: Draft,
+    shard: Shard,
+    figures: ShardView,
+    left: list[ReplicaKey],
+    substitutes: dict[ReplicaKey, ReplicaKey],
+    why: str,
+) -> None:
+    """Add the best targets for the replicas `left` to `substitutes`, as far as there are any."""
+    if shard.shard_id not in draft.index.under_way and not draft.may_copy(figures):
+        draft.waiting[Reason.REPLACE] += 1
+        return
+    for replica in left:
+        staying = [substitutes.get(other, other) for other in shard.replicas if other != replica]
+        choice = draft.targets.choose(staying, figures.size)
+        draft.work.add(choice.looked_at)
+        if choice.chosen is not None:
+            substitutes[replica] = choice.chosen
+        elif choice.busy:
+            draft.waiting[Reason.REPLACE] += 1
+        else:
+            problem = draft.targets.problem(choice, len(shard.replicas), figures.size)
+            draft.refuse(Reason.REPLACE, shard.shard_id, f"{why}; {problem}")
+
+
+def _lost(draft: Draft, shard: Shard, voters: tuple[ReplicaKey, ...]) -> dict[ReplicaKey, str]:
+    """Return the planned replicas that need a substitute, each with the reason."""
+    lost = {}
+    for replica in shard.replicas:
+        broker = draft.brokers.known.get(replica.broker_id)
+        if broker is None or broker.key != replica:
+            continue
+        is_newcomer = bool(voters) and replica not in voters
+        if broker.presence is Presence.GONE or (is_newcomer and broker.presence is Presence.SILENT):
+            lost[replica] = draft.brokers.text_of_silence(replica.broker_id)
+        elif is_newcomer and broker.drain is Drain.ALL:
+            lost[replica] = f"broker {replica.broker_id} is drained before it has all"
+        elif is_newcomer and broker.disk_used is not None and broker.disk_total is not None:
+            limit = draft.policy.newcomer_disk_percent_max
+            if broker.disk_used * 100 > broker.disk_total * limit:
+                used = percent(broker.disk_used, broker.disk_total)
+                lost[replica] = f"the disk of broker {replica.broker_id} is {used} full, more than {limit} %"
+    return lost
+
+
+def _has_most(draft: Draft, figures: ShardView, newcomer: ReplicaKey) -> bool:
+    """Return whether a newcomer has so much that it should vote soon, although the former member is back."""
+    copied = figures.size - remaining(figures, newcomer)
+    return copied * 100 > figures.size * draft.policy.copied_percent
+
+
+def _return_text(draft: Draft, figures: ShardView, newcomer: ReplicaKey, back: ReplicaKey) -> str:
+    copied = figures.size - remaining(figures, newcomer)
+    live_ms = draft.brokers.known[back.broker_id].live_ms
+    return (
+        f"broker {back.broker_id} is back, live for {duration(live_ms)}; broker {newcomer.broker_id} has "
+        f"{percent(copied, figures.size)} of {amount(figures.size)}"
+    )

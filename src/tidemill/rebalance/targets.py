@@ -1,0 +1,105 @@
+"""Targets: chooses the broker that takes a replica, as `metadata/placement` does, and within the limits.
+
+The replicas of a shard go to as many racks as possible, as evenly as possible; among brokers that are equal in that,
+the one that carries the fewest replicas is chosen.
+"""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from tidemill.model.broker_id import BrokerId, ReplicaKey
+from tidemill.rebalance.accounts import Accounts
+from tidemill.rebalance.broker_set import BrokerSet
+from tidemill.rebalance.policy import Policy
+from tidemill.rebalance.sentences import amount, counted
+
+
+class Choice(NamedTuple):
+    """The chosen broker, or how many brokers were left out and why."""
+
+    chosen: ReplicaKey | None
+    looked_at: int = 0
+    full: int = 0  # their disks would be fuller than the limit, or are unknown
+    busy: int = 0  # they receive as many copies as the limit allows
+
+
+class Targets:
+    def __init__(self, brokers: BrokerSet, accounts: Accounts, policy: Policy) -> None:
+        self._brokers = brokers
+        self._accounts = accounts
+        self._policy = policy
+        self._by_rack: dict[str | None, list[tuple[int, int, BrokerId]]] = {}  # least loaded first
+        for broker_id, broker in brokers.targets.items():
+            self._by_rack.setdefault(broker.rack, []).append(self._load(broker_id))
+        for loads in self._by_rack.values():
+            loads.sort()
+
+    def rack_counts(self, replicas: Iterable[ReplicaKey]) -> Counter[str | None]:
+        of = self._brokers.racks.of
+        return Counter(of.get(replica.broker_id) for replica in replicas)
+
+    def choose(
+        self,
+        staying: Collection[ReplicaKey],
+        size: int,
+        *,
+        without: Collection[BrokerId] = (),
+        on_rack_max: int | None = None,
+        is_limited: bool = True,
+    ) -> Choice:
+        """Choose a broker for one more replica of `size` bytes, beside the `staying` ones.
+
+        `without` names brokers that are not chosen.  With `on_rack_max`, the broker's rack has at most that many of the
+        staying replicas.  `is_limited` obeys the limit on copies to one broker.
+        """
+        taken = {replica.broker_id for replica in staying}.union(without)
+        on_rack = self.rack_counts(staying)
+        best: tuple[int, int, int, BrokerId] | None = None
+        looked_at = full = busy = 0
+        for rack, loads in self._by_rack.items():
+            level = on_rack[rack]
+            if on_rack_max is not None and level > on_rack_max:
+                continue
+            for load in loads:
+                looked_at += 1
+                if best is not None and (level, *load) >= best:
+                    break
+                broker_id = load[2]
+                if broker_id in taken:
+                    continue
+                if not self._accounts.has_room(broker_id, self._brokers.targets[broker_id], size):
+                    full += 1
+                elif is_limited and self._accounts.incoming[broker_id] >= self._policy.broker_moves_max:
+                    busy += 1
+                else:
+                    best = (level, *load)
+                    break
+        chosen = None if best is None else self._brokers.targets[best[3]].key
+        return Choice(chosen, looked_at, full, busy)
+
+    def problem(self, choice: Choice, replica_count: int, size: int) -> str:
+        """Return why no broker was chosen for a shard with `replica_count` replicas."""
+        if choice.full:
+            limit = self._policy.disk_percent_max
+            disks = counted(choice.full, "broker")
+            return f"with its {amount(size)}, the disk of each of {disks} would be more than {limit} % full"
+        usable = counted(len(self._brokers.targets), "broker")
+        return f"its {counted(replica_count, 'replica')} need as many brokers, and {usable} can take replicas"
+
+    def withdraw(self, broker_id: BrokerId) -> None:
+        """Take a broker out of the order before its accounts change."""
+        broker = self._brokers.targets.get(broker_id)
+        if broker is not None:
+            loads = self._by_rack[broker.rack]
+            del loads[bisect_left(loads, self._load(broker_id))]
+
+    def restore(self, broker_id: BrokerId) -> None:
+        """Put a broker back after its accounts have changed."""
+        broker = self._brokers.targets.get(broker_id)
+        if broker is not None:
+            insort(self._by_rack[broker.rack], self._load(broker_id))
+
+    def _load(self, broker_id: BrokerId) -> tuple[int, int, BrokerId]:
+        return self._accounts.carried[broker_id], self._accounts.led[broker_id], broker_id
