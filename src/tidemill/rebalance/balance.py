@@ -83,10 +83,11 @@ def _balance(draft: Draft, measure: _Measure) -> Slices[None]:
         return
     yield
     sources = list(measure.brokers)
+    end = max(measure.mean * policy.end_percent / 100, measure.floor // 2)
     failures = 0
     while failures < FAILURES_MAX and not draft.is_full and measure.is_off(policy.end_percent, measure.floor // 2):
         source = max(sources, key=lambda broker_id: (measure.values[broker_id], -broker_id))
-        if measure.values[source] <= measure.mean:
+        if measure.values[source] - min(measure.values[b] for b in measure.brokers) <= 2 * end:
             break
         yield
         if not (yield from _relieve(draft, measure, source)):

@@ -12,6 +12,7 @@ from tidemill.rebalance.sentences import amount, percent
 from tidemill.rebalance.slices import Slices
 
 CANDIDATES_MAX: Final = 64  # replicas of one disk that are tried in one pass, so that a pass is short
+REFUSED_MAX: Final = 8  # of them: where so many have no place, the others will hardly have one
 
 
 def relieve_disks(draft: Draft) -> Slices[None]:
@@ -31,14 +32,16 @@ def relieve_disks(draft: Draft) -> Slices[None]:
         candidates = yield from _candidates(draft, broker_id, excess)
         if not candidates:
             draft.refuse_all(Reason.DISK, f"broker {broker_id}", f"{why}; no replica on it can move now")
-        while excess > 0 and candidates:
+        refused = 0
+        while excess > 0 and candidates and refused < REFUSED_MAX:
             sufficing = [(size, shard_id) for size, shard_id in candidates if size >= excess]
             size, number = min(sufficing) if sufficing else max(candidates)
             candidates.remove((size, number))
             shard = draft.image.shards[ShardId(number)]
             source = replica_on(shard, broker_id)
-            if draft.move(shard, source, Reason.DISK, f"{why}, by {amount(excess)}") is Outcome.PLANNED:
-                excess -= size
+            outcome = draft.move(shard, source, Reason.DISK, f"{why}, by {amount(excess)}")
+            excess -= size if outcome is Outcome.PLANNED else 0
+            refused += outcome is Outcome.REFUSED
             yield
 
 

@@ -48,8 +48,9 @@ def balance_leaders(draft: Draft) -> Slices[None]:
         if draft.work.fills_slice():
             yield
     yield
-    transfers = yield from _transfers(draft, busiest, sorted(costly, reverse=True), dict(cpu))
-    gain = sum(transfer.cpu for transfer in transfers)
+    after = dict(cpu)
+    transfers = yield from _transfers(draft, busiest, sorted(costly, key=lambda item: (-item[0], item[1])), after)
+    gain = cpu[busiest] - max([after[busiest], *(after[transfer.to.broker_id] for transfer in transfers)])
     if gain >= draft.policy.leader_gain:
         _plan(draft, busiest, transfers, cpu, gain)
 
@@ -72,7 +73,10 @@ def _may_transfer(draft: Draft, shard_id: ShardId, figures: ShardView, leader: B
 def _transfers(
     draft: Draft, busiest: BrokerId, costly: list[tuple[int, int]], cpu: dict[BrokerId, int]
 ) -> Slices[list[_Transfer]]:
-    """Return the transfers that relieve the busiest broker, the costliest first, and none that makes another busier."""
+    """Return the transfers that relieve the busiest broker, the costliest first, and add up `cpu` after them.
+
+    None makes another broker as busy as the busiest one.
+    """
     transfers = []
     for cost, number in costly:
         shard_id = ShardId(number)
@@ -84,7 +88,7 @@ def _transfers(
         ]
         able = [replica for replica in able if draft.figures_problem(replica.broker_id) is None]
         to = min(able, key=lambda replica: (cpu[replica.broker_id], replica.broker_id), default=None)
-        if to is not None and to.broker_id != busiest and cpu[to.broker_id] + cost <= cpu[busiest] - cost:
+        if to is not None and to.broker_id != busiest and cpu[to.broker_id] + cost < cpu[busiest]:
             cpu[to.broker_id] += cost
             cpu[busiest] -= cost
             transfers.append(_Transfer(shard, to, cost))
@@ -94,16 +98,17 @@ def _transfers(
 
 
 def _plan(draft: Draft, busiest: BrokerId, transfers: list[_Transfer], cpu: dict[BrokerId, int], gain: int) -> None:
-    led = len(draft.index.led(busiest))
+    left = draft.index.leaders_left(busiest, draft.now_ms)
+    led = len(draft.index.led(busiest)) + left  # when the minute began
     a_minute = max(1, led * draft.policy.leaders_percent // 100)
-    allowed = max(0, a_minute - draft.index.leaders_left(busiest, draft.now_ms))
+    allowed = max(0, a_minute - left)
     for shard, to, cost in transfers[:allowed]:
         draft.reorder(
             shard,
             to,
             Reason.LEADER,
             f"broker {busiest} is at {points(cpu[busiest])}, broker {to.broker_id} at {points(cpu[to.broker_id])}; "
-            f"the shard takes {points(cost)}, and all transfers together {points(gain)}",
+            f"the shard takes {points(cost)}, and all transfers together gain {points(gain)}",
         )
     if len(transfers) > allowed:
         sentence = (

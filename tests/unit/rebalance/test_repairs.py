@@ -1,0 +1,203 @@
+"""REPLACE: replicas of brokers that are gone, and goals that cannot be reached."""
+
+from dataclasses import replace
+
+from tests.unit.rebalance.modelled_cluster import GIB, UNBALANCED, ModelledCluster, ids
+from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.move_reason import Reason
+
+
+def test_a_replica_of_a_broker_that_is_gone_gets_a_place_elsewhere() -> None:
+    """The newcomer takes the place of the lost replica, and the sentence says why, how many bytes, and where."""
+    cluster = ModelledCluster(["a", "b", "c", "a", "b", "c", "b"])
+    shard_id = cluster.add(1, 2, 3, size=12 * GIB + 400 * (1 << 20))
+    for _ in range(2):
+        cluster.add(4, 5, 6)
+    cluster.lose(2)
+
+    plan = cluster.decide()
+
+    (step,) = plan.steps
+    assert (shard_id, [1, 7, 3], Reason.REPLACE) == (step.shard_id, ids(step.replicas), step.reason)
+    assert "shard 1 → broker 7: broker 2 silent for 5 min 2 s, heard by 0 of 6; 12.4 GiB; rack b" == step.sentence
+
+
+def test_a_silent_broker_is_not_replaced() -> None:
+    """A broker that is only silent may come back with everything: a move would copy it for nothing."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2, 3)
+    cluster.lose(2, Presence.SILENT, 290_000)
+
+    assert [] == [*cluster.decide().steps]
+
+
+def test_a_shard_without_a_live_majority_is_a_refusal_that_names_who_must_come_back() -> None:
+    """Members change by entries of the shard's log, which needs a majority: such a goal would never be reached."""
+    cluster = ModelledCluster([None] * 5)
+    cluster.add(1, 2, 3)
+    cluster.lose(2)
+    cluster.lose(3, Presence.SILENT, 70_000)
+
+    plan = cluster.decide()
+
+    assert [] == [*plan.steps]
+    (refusal,) = plan.refusals
+    assert "shard 1" == refusal.what
+    assert "1 of 3 voters are live" in refusal.sentence
+    assert "1 of brokers 2, 3 must come back" in refusal.sentence
+
+
+def test_a_shard_without_figures_is_refused() -> None:
+    """A size that is not known never counts as zero: the target could overflow."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2, 3)
+    cluster.forget(1)
+    cluster.lose(2)
+
+    plan = cluster.decide()
+
+    assert [] == [*plan.steps]
+    assert "no leader has told" in plan.refusals[0].sentence
+
+
+def test_a_broker_that_is_live_again_before_the_newcomer_votes_gets_its_replica_back() -> None:
+    """Copying the rest to the newcomer would be for nothing."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2, 3, size=10 * GIB)
+    cluster.plan(1, 1, 4, 3, reason=Reason.REPLACE, copied=4 * GIB)
+
+    (step,) = cluster.decide().steps
+
+    assert ([1, 2, 3], Reason.REPLACE, 0) == (ids(step.replicas), step.reason, step.size)
+    assert "broker 2 is back" in step.sentence
+    assert "broker 4 has 40 % of 10.0 GiB" in step.sentence
+
+
+def test_a_newcomer_with_more_than_90_percent_stays() -> None:
+    """A newcomer that has nearly everything votes soon, and the other goal would take as long."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2, 3, size=100)
+    cluster.plan(1, 1, 4, 3, reason=Reason.REPLACE, copied=91)
+    assert [] == [*cluster.decide().steps]
+
+    cluster.plan(1, 1, 4, 3, reason=Reason.REPLACE, copied=90)
+    assert [[1, 2, 3]] == [ids(step.replicas) for step in cluster.decide().steps]
+
+
+def test_a_move_for_another_reason_does_not_go_back() -> None:
+    """The former member of a move was never away, and it is meant to leave."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2, 3)
+    cluster.plan(1, 1, 4, 3, reason=Reason.USER)
+
+    assert [] == [*cluster.decide().steps]
+
+
+def test_a_dead_newcomer_gets_another_goal() -> None:
+    """A goal with a newcomer that never votes would never be reached, and the shard would stay on its way."""
+    cluster = ModelledCluster([None] * 5)
+    cluster.add(1, 2, 3)
+    cluster.lose(2)
+    cluster.plan(1, 1, 4, 3, reason=Reason.REPLACE)
+    cluster.lose(4, Presence.SILENT, 61_000)
+
+    (step,) = cluster.decide().steps
+
+    assert [1, 5, 3] == ids(step.replicas)
+
+
+def test_no_goal_names_a_dead_member() -> None:
+    """Two replicas that are gone are replaced in one goal; a member that dies while another moves is replaced too."""
+    five = ModelledCluster([None] * 7)
+    five.add(1, 2, 3, 4, 5)
+    five.lose(4)
+    five.lose(5)
+    moving = ModelledCluster([None] * 5)
+    moving.add(1, 2, 3)
+    moving.plan(1, 4, 2, 3, reason=Reason.COUNT)
+    moving.lose(3)
+
+    both, (other,) = five.decide().steps, moving.decide().steps
+
+    assert [[1, 2, 3, 6, 7]] == [ids(step.replicas) for step in both]
+    assert [4, 2, 1] == ids(other.replicas)  # broker 1 has everything, and need not leave any more
+
+
+def test_a_newcomer_whose_broker_is_drained_or_full_gets_another_goal() -> None:
+    """Neither would ever carry the replica: one must not, and the other cannot."""
+    drained, full = ModelledCluster([None] * 5), ModelledCluster([None] * 5)
+    for cluster in (drained, full):
+        cluster.add(1, 2, 3)
+        cluster.lose(2)
+        cluster.plan(1, 1, 4, 3, reason=Reason.REPLACE)
+    drained.set(4, drain=Drain.ALL)
+    full.other_bytes[4] = 96 * GIB
+
+    goals = [[ids(step.replicas) for step in cluster.decide().steps] for cluster in (drained, full)]
+
+    assert [[[1, 5, 3]], [[1, 5, 3]]] == goals
+
+
+def test_a_goal_goes_back_to_a_member_that_is_still_there() -> None:
+    """A move whose newcomer dies is cancelled: its source has everything."""
+    cluster = ModelledCluster([None] * 5)
+    cluster.add(1, 2, 3)
+    cluster.plan(1, 4, 2, 3, reason=Reason.COUNT)
+    cluster.lose(4, Presence.SILENT, 61_000)
+
+    (step,) = cluster.decide().steps
+
+    assert ([1, 2, 3], 0) == (ids(step.replicas), step.size)
+
+
+def test_concurrent_copies_are_limited_per_broker_and_in_the_cluster() -> None:
+    """A broker sends and receives four copies at a time, and the cluster has 50; the others wait, and are counted."""
+    per_broker = ModelledCluster([None] * 4)
+    for _ in range(10):
+        per_broker.add(1, 2, 3)
+    per_broker.lose(2)
+    whole = ModelledCluster([None] * 40, replace(UNBALANCED, cluster_moves_max=5))
+    for number in range(3, 33):
+        whole.add(number, 2, number + 1)
+    whole.lose(2)
+
+    few, some = per_broker.decide(), whole.decide()
+
+    assert (4, 5) == (len(few.steps), len(some.steps))
+    assert "6 shards more" in few.refusals[-1].sentence
+    assert "25 shards more" in some.refusals[-1].sentence
+
+
+def test_copies_under_way_count_against_the_limits() -> None:
+    """A controller that begins now sees what is under way by the members in force, and starts no more than the rest."""
+    cluster = ModelledCluster([None] * 4)
+    for _ in range(10):
+        cluster.add(1, 2, 3)
+    cluster.lose(2)
+    for shard_id in (1, 2, 3):
+        cluster.plan(shard_id, 1, 4, 3, reason=Reason.REPLACE)
+
+    assert [4] == [step.shard_id for step in cluster.decide().steps]
+
+
+def test_a_target_is_not_filled_beyond_its_limit() -> None:
+    """A disk takes a replica only if it is at most 80 % full afterwards, with all copies on their way to it."""
+    cluster = ModelledCluster([None] * 4)
+    for _ in range(3):
+        cluster.add(1, 2, 3, size=10 * GIB)
+    cluster.other_bytes[4] = 59 * GIB
+    cluster.lose(2)
+
+    plan = cluster.decide()
+
+    assert [1, 2] == [step.shard_id for step in plan.steps]
+    assert "would be more than 80 % full" in plan.refusals[0].sentence
+
+
+def test_replication_needs_as_many_brokers() -> None:
+    """Where no broker is free, the refusal says how many there are."""
+    cluster = ModelledCluster([None] * 3)
+    cluster.add(1, 2, 3)
+    cluster.lose(2)
+
+    assert "3 replicas need as many brokers, and 2 brokers can take replicas" in cluster.decide().refusals[0].sentence
