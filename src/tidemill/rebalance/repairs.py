@@ -14,7 +14,7 @@ from tidemill.metadata.image import Shard
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.move_reason import Reason
-from tidemill.model.shard import ShardId
+from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.rebalance.accounts import remaining
 from tidemill.rebalance.draft import Draft
 from tidemill.rebalance.sentences import amount, duration, percent
@@ -23,13 +23,16 @@ from tidemill.rebalance.view import ShardView
 
 
 def replace_lost(draft: Draft) -> Slices[None]:
+    if METADATA_SHARD in draft.image.shards:
+        _repair(draft, METADATA_SHARD)  # first, because no other plan can be written without it
     for shard_id in draft.index.under_way:
-        _repair(draft, shard_id)
+        if shard_id != METADATA_SHARD:
+            _repair(draft, shard_id)
         if draft.work.fills_slice(4):
             yield
     for broker_id in draft.brokers.gone:
         for shard_id in draft.index.carried(broker_id):
-            if not draft.is_busy(shard_id):
+            if shard_id != METADATA_SHARD and not draft.is_busy(shard_id):
                 _repair(draft, shard_id)
             if draft.work.fills_slice(4):
                 yield

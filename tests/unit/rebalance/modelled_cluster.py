@@ -43,6 +43,7 @@ class ModelledShard:
     leader: int | None
     reason: Reason = Reason.PLACED
     copied: dict[ReplicaKey, int] = field(default_factory=dict)  # bytes that members who do not vote have
+    late: frozenset[int] = frozenset()  # brokers whose replica lags behind
     is_known: bool = True
 
 
@@ -213,11 +214,14 @@ class ModelledCluster:
             size=shard.size,
             cpu=shard.cpu,
             membership=Membership(shard.voters, learners),
-            in_sync=frozenset(v.broker_id for v in shard.voters if self.brokers[v.broker_id].is_live),
+            in_sync=frozenset(voter.broker_id for voter in shard.voters if self._is_in_sync(shard, voter)),
             behind={replica.broker_id: shard.size - copied for replica, copied in shard.copied.items()},
             leader=None if shard.leader is None else BrokerId(shard.leader),
             figures_at_ms=self.now_ms,
         )
+
+    def _is_in_sync(self, shard: ModelledShard, member: ReplicaKey) -> bool:
+        return self.brokers[member.broker_id].is_live and member.broker_id not in shard.late
 
     def _elect(self) -> None:
         for number, shard in self.shards.items():

@@ -50,6 +50,11 @@ def test_count_goes_on_to_5_percent() -> None:
     cluster.run()
 
     assert all(57 <= count <= 63 for count in cluster.counts().values()), cluster.counts()
+    for _ in range(4):
+        cluster.add(1, size=MIB)
+    cluster.advance(milliseconds=2 * HOUR_MS)
+    assert 1.05 < cluster.counts()[1] / (184 / 3) < 1.1
+    assert [] == [*cluster.decide().steps]
 
 
 def test_a_new_broker_gets_the_replicas_of_the_fullest() -> None:

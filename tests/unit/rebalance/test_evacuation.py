@@ -85,6 +85,14 @@ def test_a_drained_broker_is_emptied() -> None:
     assert "broker 1 is drained" in steps[0].sentence
 
 
+def test_a_full_disk_of_a_drained_broker_is_emptied_by_the_drain() -> None:
+    """All replicas leave it anyway, and in its own order."""
+    cluster = full_cluster(2, 4, 9, other=77)
+    cluster.set(1, drain=Drain.ALL)
+
+    assert [Reason.DRAIN] * 3 == [step.reason for step in cluster.decide().steps]
+
+
 def test_a_broker_in_maintenance_keeps_its_replicas() -> None:
     """Only its leaders leave it, and those by transfers that change no plan."""
     cluster = ModelledCluster([None] * 4)

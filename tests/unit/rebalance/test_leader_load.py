@@ -54,6 +54,9 @@ def test_a_transfer_never_makes_another_broker_busier_than_the_busiest() -> None
 def test_only_in_sync_replicas_on_brokers_that_can_lead_are_chosen() -> None:
     """A replica that lags would interrupt the shard for long, and a drained broker gives up its leaders."""
     cluster = busy(300, 400)
+    cluster.shards[2].late = frozenset((2,))
+    assert [3] == [step.replicas[0].broker_id for step in leader_steps(cluster)]
+    cluster.shards[2].late = frozenset()
     cluster.set(2, drain=Drain.LEADERS)
     assert [3] == [step.replicas[0].broker_id for step in leader_steps(cluster)]
 

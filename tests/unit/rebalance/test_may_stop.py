@@ -1,5 +1,7 @@
 """The check before a broker stops."""
 
+from dataclasses import replace
+
 from tests.unit.rebalance.modelled_cluster import ModelledCluster, keys
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.broker_state import Presence
@@ -32,6 +34,17 @@ def test_no_second_broker_may_stop() -> None:
     assert {1: "shard 1: 1 of 3 replicas would be left in sync, and 2 are needed; broker 2 not in sync"} == asked(
         cluster, 1
     )
+
+
+def test_a_replica_that_was_in_sync_and_is_not_live_does_not_count() -> None:
+    """The leader's last report is older than the silence of that broker."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2, 3)
+    view = cluster.view
+    cluster.lose(2, Presence.ACTIVE, 5_000)
+    view = replace(cluster.view, shards=view.shards)
+
+    assert [1] == [found.shard_id for found in finish(may_stop(cluster.image, view, BrokerId(1)))]
 
 
 def test_replicas_that_are_too_few_to_do_without_one() -> None:

@@ -16,6 +16,8 @@ from tidemill.rebalance.draft import REFUSALS_MAX
 from tidemill.rebalance.plan import Plan, Status
 from tidemill.rebalance.policy import Policy
 
+COUNT = Policy(bytes_floor=1 << 60)
+
 
 def test_a_cluster_with_nothing_wrong_stays_still() -> None:
     """No step, no refusal: a plan never moves what is well."""
@@ -122,9 +124,11 @@ def test_a_plan_is_bounded() -> None:
 
 
 def test_the_metadata_shard_is_replaced_and_not_balanced() -> None:
-    """The metadata survives lost brokers as any shard does; its size and its leader are no matter of balance."""
-    cluster = ModelledCluster([None] * 4, Policy())
+    """The metadata survives lost brokers, and comes first; its size and its leader are no matter of balance."""
+    cluster = ModelledCluster([None] * 4, COUNT)
     cluster.add(1, 2, 3, cpu=900)
+    for _ in range(5):
+        cluster.add(1, 2, 3, size=0, reason=Reason.USER)
     cluster.shards[0] = cluster.shards.pop(1)
     cluster.index.changed([0, 1])
     cluster.other_bytes[1] = 90 * GIB
@@ -132,7 +136,8 @@ def test_the_metadata_shard_is_replaced_and_not_balanced() -> None:
 
     cluster.lose(2, Presence.GONE)
 
-    assert [[1, 4, 3]] == [ids(step.replicas) for step in cluster.decide().steps]
+    first = cluster.decide().steps[0]
+    assert (0, [1, 4, 3]) == (first.shard_id, ids(first.replicas))
 
 
 def test_a_broker_that_has_not_registered_is_no_target() -> None:

@@ -31,6 +31,16 @@ def test_a_silent_broker_is_not_replaced() -> None:
     assert [] == [*cluster.decide().steps]
 
 
+def test_a_silent_member_is_not_replaced_while_another_moves() -> None:
+    """A step under way is no reason to replace a member that may come back."""
+    cluster = ModelledCluster([None] * 5)
+    cluster.add(1, 2, 3)
+    cluster.plan(1, 1, 2, 4, reason=Reason.DRAIN)
+    cluster.lose(2, Presence.SILENT, 290_000)
+
+    assert [] == [*cluster.decide().steps]
+
+
 def test_a_shard_without_a_live_majority_is_a_refusal_that_names_who_must_come_back() -> None:
     """Members change by entries of the shard's log, which needs a majority: such a goal would never be reached."""
     cluster = ModelledCluster([None] * 5)
@@ -109,6 +119,7 @@ def test_a_dead_newcomer_gets_another_goal() -> None:
 def test_no_goal_names_a_dead_member() -> None:
     """Two replicas that are gone are replaced in one goal; a member that dies while another moves is replaced too."""
     five = ModelledCluster([None] * 7)
+    five.policy = replace(UNBALANCED, cluster_moves_max=1)
     five.add(1, 2, 3, 4, 5)
     five.lose(4)
     five.lose(5)
@@ -117,9 +128,10 @@ def test_no_goal_names_a_dead_member() -> None:
     moving.plan(1, 4, 2, 3, reason=Reason.COUNT)
     moving.lose(3)
 
-    both, (other,) = five.decide().steps, moving.decide().steps
+    plan, (other,) = five.decide(), moving.decide().steps
 
-    assert [[1, 2, 3, 6, 7]] == [ids(step.replicas) for step in both]
+    assert [[1, 2, 3, 6, 7]] == [ids(step.replicas) for step in plan.steps]
+    assert () == plan.refusals  # both copies are one move of the shard
     assert [4, 2, 1] == ids(other.replicas)  # broker 1 has everything, and need not leave any more
 
 
@@ -139,9 +151,11 @@ def test_a_newcomer_whose_broker_is_drained_or_full_gets_another_goal() -> None:
 
 
 def test_a_goal_goes_back_to_a_member_that_is_still_there() -> None:
-    """A move whose newcomer dies is cancelled: its source has everything."""
+    """A move whose newcomer dies is cancelled: its source has everything, however much that broker carries."""
     cluster = ModelledCluster([None] * 5)
     cluster.add(1, 2, 3)
+    for _ in range(5):
+        cluster.add(1)
     cluster.plan(1, 4, 2, 3, reason=Reason.COUNT)
     cluster.lose(4, Presence.SILENT, 61_000)
 
@@ -178,6 +192,37 @@ def test_copies_under_way_count_against_the_limits() -> None:
         cluster.plan(shard_id, 1, 4, 3, reason=Reason.REPLACE)
 
     assert [4] == [step.shard_id for step in cluster.decide().steps]
+    cluster.policy = replace(UNBALANCED, broker_moves_max=100, cluster_moves_max=5)
+    assert [4, 5] == [step.shard_id for step in cluster.decide().steps]
+
+
+def test_a_goal_that_leaves_a_disk_frees_it_in_the_accounts() -> None:
+    """What was copied to a full disk for nothing goes away, so nothing else has to leave that disk."""
+    cluster = ModelledCluster([None] * 5)
+    cluster.add(1, 2, 3, size=30 * GIB)
+    cluster.add(4, 1, 3, size=16 * GIB)
+    cluster.lose(2)
+    cluster.plan(1, 1, 4, 3, reason=Reason.REPLACE, copied=20 * GIB)
+    cluster.other_bytes[4] = 60 * GIB
+
+    (step,) = cluster.decide().steps
+
+    assert (1, [1, 5, 3]) == (step.shard_id, ids(step.replicas))
+    assert "the disk of broker 4 is 96 % full, more than 95 %" in step.sentence
+
+
+def test_a_replica_that_stays_after_all_fills_its_disk_in_the_accounts() -> None:
+    """A disk from which a replica was to leave is too full again when the goal goes back."""
+    cluster = ModelledCluster([None] * 5)
+    cluster.add(1, 2, 3, size=10 * GIB)
+    cluster.add(2, 3, 1, size=5 * GIB)
+    cluster.plan(1, 1, 4, 3, reason=Reason.REPLACE)
+    cluster.other_bytes[2] = 70 * GIB
+
+    steps = cluster.decide().steps
+
+    assert [(1, [1, 2, 3]), (2, [4, 3, 1])] == [(step.shard_id, ids(step.replicas)) for step in steps]
+    assert [Reason.REPLACE, Reason.DISK] == [step.reason for step in steps]
 
 
 def test_a_target_is_not_filled_beyond_its_limit() -> None:
