@@ -41,6 +41,7 @@ bench: install  ## measure against Apache Kafka (needs Java and Maven), saved as
 	@$(PYTHON) -m benchmarks.replicated
 	@$(PYTHON) -m benchmarks.idle_shards
 	@$(PYTHON) -m benchmarks.restart
+	@$(PYTHON) -m benchmarks.planner
 	@$(PYTHON) -m benchmarks.share_groups
 	@$(PYTHON) -m benchmarks.http_produce
 	@$(PYTHON) -m benchmarks.http_queue

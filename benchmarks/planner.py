@@ -167,15 +167,15 @@ def measure(shards: int, brokers: int) -> dict[str, Figures]:
             run(decide(image, view, Policy(), now_ms, index), figures)
 
     gone = with_broker(view, 1, presence=Presence.GONE, is_live=False, heard_by=0, silent_ms=302_000)
-    dark = replace(view, brokers=on_rack(view, "rack-0", "rack-1"))
+    moved = replace(view, brokers=on_rack(view, "rack-0", "rack-1"))
     first = measured["first"] = Figures()
     run(decide(image, view, Policy(), now_ms, index), first)
     passes("idle", view)
     passes("reports", view, lambda: index.changed(list(image.shards)[:REPORTS]))
     passes("gone", gone)
     passes("drained", with_broker(view, 1, drain=Drain.ALL))
-    run(decide(image, dark, Policy(), now_ms, index), Figures())
-    passes("rack back", dark)
+    run(decide(image, moved, Policy(), now_ms, index), Figures())
+    passes("rack back", moved)
     asked = measured["may stop"] = Figures()
     for _ in range(REPEATS):
         run(may_stop(image, view, BrokerId(1)), asked)

@@ -25,7 +25,6 @@ class Accounts:
         self.carried = {broker_id: len(index.carried(broker_id)) for broker_id in brokers.known}
         self.led = {broker_id: len(index.led(broker_id)) for broker_id in brokers.known}
         self.planned_bytes = {broker_id: index.planned_bytes[broker_id] for broker_id in brokers.known}
-        self.cpu = {broker_id: broker.cpu or 0 for broker_id, broker in brokers.known.items()}  # per mille of a core
 
     def count_under_way(self, shard: Shard, figures: ShardView) -> None:
         """Count a shard whose members are on their way to the plan.  The index has counted the plan already."""

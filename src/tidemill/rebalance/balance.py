@@ -58,7 +58,8 @@ def balance_bytes(draft: Draft) -> Slices[None]:
     unknown = [broker_id for broker_id in draft.brokers.targets if draft.index.unknown[broker_id]]
     if unknown:
         replicas = counted(sum(draft.index.unknown[broker_id] for broker_id in unknown), "replica")
-        sentence = f"{replicas} on {brokers_text(unknown[:10])} have no figures yet; bytes are not balanced there"
+        where = brokers_text(unknown[:10])
+        sentence = f"the sizes of {replicas} on {where} are not known; bytes are not balanced there"
         draft.refuse_all(Reason.BYTES, "bytes", sentence)
     values = draft.accounts.planned_bytes
     brokers = tuple(broker_id for broker_id in draft.brokers.targets if not draft.index.unknown[broker_id])

@@ -22,8 +22,8 @@ def relieve_disks(draft: Draft) -> Slices[None]:
     """
     for broker_id, broker in draft.brokers.known.items():
         used, total = draft.accounts.disk_after(broker_id, broker), broker.disk_total
-        if used is None or not total or broker.presence is Presence.GONE or broker_id in draft.brokers.drained:
-            continue
+        if used is None or not total or not broker.is_live or broker_id in draft.brokers.drained:
+            continue  # what is known of a silent broker's disk is old, and a drained one is emptied anyway
         excess = used - total * draft.policy.disk_percent_max // 100
         if excess <= 0:
             continue

@@ -26,7 +26,7 @@ class _Transfer(NamedTuple):
 
 
 def balance_leaders(draft: Draft) -> Slices[None]:
-    cpu = {b: draft.accounts.cpu[b] for b, broker in draft.brokers.targets.items() if broker.cpu is not None}
+    cpu = {broker_id: broker.cpu for broker_id, broker in draft.brokers.targets.items() if broker.cpu is not None}
     for shard_id in draft.index.awaits_leader:  # planned transfers, whose load is measured at the old leader
         _count_awaited(draft, shard_id, cpu)
         if draft.work.fills_slice():

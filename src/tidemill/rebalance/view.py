@@ -31,8 +31,7 @@ class BrokerView:
     disk_total: int | None = None  # bytes
     disk_used: int | None = None  # bytes, of everything on that disk
     cpu: int | None = None  # per mille of a core
-    bytes_in_per_s: int | None = None
-    figures_at_ms: int = 0  # when disk, CPU and rate were measured
+    figures_at_ms: int = 0  # when disk and CPU were measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,6 @@ class ShardView:
     """The last report of a shard's leader.  It stays in the view while the shard sleeps or has no leader."""
 
     size: int  # bytes of one replica
-    ingest_bytes_per_s: int = 0
     cpu: int = 0  # per mille of a core that its leader spends on it
     membership: Membership | None  # in force; None if no leader has told it yet
     in_sync: frozenset[BrokerId] = frozenset()  # voters that have what is committed, including the leader
@@ -56,4 +54,3 @@ class View:
     brokers: Mapping[BrokerId, BrokerView]
     shards: Mapping[ShardId, ShardView]
     reasons: Mapping[ShardId, Reason] = field(default_factory=lambda: MappingProxyType({}))  # missing: PLACED
-    as_of_ms: int = 0

@@ -138,7 +138,7 @@ class ModelledCluster:
         }
         shards = {ShardId(number): self._figures(shard) for number, shard in self.shards.items() if shard.is_known}
         reasons = {ShardId(number): shard.reason for number, shard in self.shards.items()}
-        return View(brokers=brokers, shards=shards, reasons=reasons, as_of_ms=self.now_ms)
+        return View(brokers=brokers, shards=shards, reasons=reasons)
 
     def disk_used(self, broker_id: int) -> int:
         key = self.brokers[broker_id].key

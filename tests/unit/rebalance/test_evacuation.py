@@ -28,7 +28,7 @@ def full_cluster(*sizes: int, other: int) -> ModelledCluster:
 def test_a_full_disk_is_relieved_of_the_replica_that_suffices(
     sizes: tuple[int, ...], other: int, moved: list[int]
 ) -> None:
-    """As few shards move as possible, and no more bytes than needed."""
+    """The fewest shards move, and no more bytes than needed."""
     cluster = full_cluster(*sizes, other=other)
 
     steps = cluster.decide().steps
@@ -57,6 +57,16 @@ def test_a_disk_that_gets_a_replica_is_relieved_before_it_is_full() -> None:
 
     assert (1, Reason.DISK) == (step.shard_id, step.reason)
     assert "the disk of broker 1 is 84 % full, more than 80 %, by 4.0 GiB" in step.sentence
+
+
+def test_the_disk_of_a_silent_broker_is_left_alone() -> None:
+    """Its figures are old, and nothing moves while it may come back."""
+    cluster = full_cluster(10, other=85)
+    cluster.lose(1, Presence.SILENT, 61_000)
+
+    plan = cluster.decide()
+
+    assert ((), ()) == (plan.steps, plan.refusals)
 
 
 def test_a_full_disk_without_another_place_is_a_refusal() -> None:

@@ -24,7 +24,7 @@ def test_the_first_replica_that_is_in_sync_and_can_lead_gets_the_leadership() ->
 
 
 def test_a_shard_that_no_other_broker_can_lead_is_named() -> None:
-    """Whoever waits for the drain reads what keeps it."""
+    """An operator who waits for the drain reads what keeps it."""
     cluster = ModelledCluster([None] * 3)
     cluster.add(1)
     cluster.add(1, 2, 3)
