@@ -10,22 +10,27 @@ from tidemill.rebalance.view import BrokerView, ShardView, View
 
 class BrokerSet:
     def __init__(self, image: ClusterImage, view: View) -> None:
-        self._view = view
-        brokers = [(broker_id, view.brokers[broker_id]) for broker_id in sorted(view.brokers)]
-        self.known = {broker_id: broker for broker_id, broker in brokers if broker_id in image.brokers}
-        self.live_count = sum(broker.is_live for broker in self.known.values())
-        self.gone = [broker_id for broker_id, broker in self.known.items() if broker.presence is Presence.GONE]
-        self.drained = [broker_id for broker_id, broker in self.known.items() if broker.drain is Drain.ALL]
-        self.targets = {
-            broker_id: broker
-            for broker_id, broker in self.known.items()
-            if is_target(broker) and image.brokers[broker_id].is_registered
-        }
+        self.known: dict[BrokerId, BrokerView] = {}
+        self.gone: list[BrokerId] = []
+        self.drained: list[BrokerId] = []
+        self.targets: dict[BrokerId, BrokerView] = {}
         """Brokers that can take replicas, by id: live and ready, and no operator empties them."""
-        self.racks = Racks(
-            of={broker_id: broker.rack for broker_id, broker in self.known.items()},
-            usable=frozenset(broker.rack for broker in self.targets.values()),
-        )
+        self.live_count = 0
+        racks: dict[BrokerId, str | None] = {}
+        for broker_id in sorted(view.brokers):
+            registered, broker = image.brokers.get(broker_id), view.brokers[broker_id]
+            if registered is None:
+                continue
+            self.known[broker_id] = broker
+            racks[broker_id] = broker.rack
+            self.live_count += broker.is_live
+            if is_target(broker) and registered.is_registered:
+                self.targets[broker_id] = broker
+            if broker.presence is Presence.GONE:
+                self.gone.append(broker_id)
+            if broker.drain is Drain.ALL:
+                self.drained.append(broker_id)
+        self.racks = Racks(of=racks, usable=frozenset(broker.rack for broker in self.targets.values()))
 
     def is_live(self, replica: ReplicaKey) -> bool:
         """Return whether the broker is live with the directory that the replica is in."""
