@@ -36,6 +36,7 @@ from tidemill.broker.shares.share_host import ShareHost
 from tidemill.broker.stall_tolerant_clock import StallTolerantClock
 from tidemill.broker.timers.timer_host import TimerHost
 from tidemill.broker.wrong_port_events import WrongPortEvents
+from tidemill.metadata.feature_levels import NEWEST
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import HTTP_ENDPOINT
 from tidemill.metadata.topic_configs import TopicConfigs
@@ -77,8 +78,13 @@ class Broker:
         static: Mapping[str, str],
         machine: Machine,
         registrations: Sequence[AnyRegistration],
+        newest_level: int = NEWEST,
     ) -> None:
-        """`static` is the configuration with which the process was started; `registrations` lists the coordinators."""
+        """
+        `static` is the configuration with which the process was started; `registrations` lists the coordinators.
+        `newest_level` is the highest feature level that this version of Tidemill supports.
+        """
+        self.newest_level = newest_level
         self.identity = identity
         self.broker_id = identity.broker_id
         self.static = static
@@ -91,8 +97,12 @@ class Broker:
         self.metrics = Metrics(broker_int(BrokerLayers(static=static), "tidemill.metrics.topics.max"))
         self.history = History(self.metrics, monotonic_ms=machine.clock.monotonic_ms, wall_ms=machine.clock.wall_ms)
         self.configs = TopicConfigs(identity.broker_id, static)
-        self.image_follower = ImageFollower(call_soon=machine.turns.call_soon, failed=machine.failed)
-        self.cluster = Cluster(identity, machine, self, stall_tolerant_clock=self.stall_tolerant_clock)
+        self.image_follower = ImageFollower(
+            newest_level=newest_level, call_soon=machine.turns.call_soon, failed=machine.failed
+        )
+        self.cluster = Cluster(
+            identity, machine, self, newest_level=newest_level, stall_tolerant_clock=self.stall_tolerant_clock
+        )
         self.controller = ControllerHost(
             self.image_follower,
             self.cluster,

@@ -8,6 +8,7 @@ follow the metadata shard.
 from dataclasses import dataclass
 from typing import Final
 
+from tidemill.metadata.feature_levels import OLDEST, recorded_level, refusal_of_older
 from tidemill.metadata.image import Broker, ClusterImage
 from tidemill.metadata.metadata_records import BrokerRecord, Record, ReplicasRecord
 from tidemill.metadata.result import DecisionContext, Problem, Result
@@ -28,6 +29,7 @@ class AdmitBroker:
     directory_id: DirectoryId
     broker_id: BrokerId | None  # the requested id; None: the controller assigns one
     live: frozenset[BrokerId]  # live brokers, whose directories cannot be replaced
+    level: int = OLDEST  # the highest feature level that the broker supports
     was_admitted: bool = False  # the directory already has `broker_id`: confirm or refuse it, but assign no id
 
 
@@ -40,6 +42,9 @@ class Admitted:
 
 def admit_broker(context: DecisionContext, command: AdmitBroker) -> Result[Admitted]:
     image = context.image
+    too_old = refusal_of_older(command.broker_id, command.level, image.feature_level)
+    if too_old is not None:
+        return _refused(image, errors.UNSUPPORTED_VERSION, too_old)
     known = next((b for b in image.brokers.values() if b.directory_id == command.directory_id), None)
     if known is not None:
         if command.broker_id not in (None, known.broker_id):
@@ -57,7 +62,8 @@ def admit_broker(context: DecisionContext, command: AdmitBroker) -> Result[Admit
     held = image.brokers.get(broker_id)
     if command.was_admitted:
         return _refused(image, *_not_admitted_problem(broker_id, command.directory_id, held))
-    record = BrokerRecord(broker_id, command.directory_id, (), None)
+    level = recorded_level(image.feature_level, command.level)
+    record = BrokerRecord(broker_id, command.directory_id, (), None, level)
     admitted = Admitted(cluster_id=image.cluster_id, broker_id=broker_id)
     if held is None:
         return Result((record,), admitted)

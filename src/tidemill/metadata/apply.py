@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final, Generic, TypeVar, assert_never
+from typing import Generic, TypeVar, assert_never
 
 from tidemill.metadata.image import Broker, ClusterImage, Shard, Topic, metric_name
 from tidemill.metadata.metadata_records import (
@@ -12,7 +12,6 @@ from tidemill.metadata.metadata_records import (
     ConfigRecord,
     ConfigResource,
     FeatureRecord,
-    MetadataFormatError,
     ProducerIdsRecord,
     Record,
     RemoveTopicRecord,
@@ -24,8 +23,6 @@ from tidemill.metadata.metadata_records import (
 )
 from tidemill.model.shard import ShardId
 
-FEATURE_LEVEL: Final = 1  # the highest feature level that this version of Tidemill supports
-
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -34,7 +31,7 @@ def apply(image: ClusterImage, records: Iterable[Record], *, end_offset: int | N
     """Return the image after `records`.
 
     The new image's offset is `end_offset` or, if that is None, the old image's offset plus the number of records.
-    Raises MetadataFormatError for a feature level that this version does not support.
+    Whether this version supports the cluster's feature level is checked before (`feature_levels.checked`).
     """
     draft = _Draft(image)
     count = 0
@@ -80,11 +77,6 @@ class _Draft:
                 assert self._cluster_id in ("", record.cluster_id), "the cluster id never changes"
                 self._cluster_id = record.cluster_id
             case FeatureRecord():
-                if record.level > FEATURE_LEVEL:
-                    raise MetadataFormatError(
-                        f"the cluster is at feature level {record.level}; this version supports up to {FEATURE_LEVEL}; "
-                        "upgrade Tidemill on this broker"
-                    )
                 self._feature_level = record.level
             case BrokerRecord():
                 self._brokers.mutable()[record.broker_id] = Broker(
@@ -92,6 +84,7 @@ class _Draft:
                     directory_id=record.directory_id,
                     endpoints=record.endpoints,
                     rack=record.rack,
+                    level=record.level,
                 )
             case TopicRecord():
                 self._apply_topic(record)

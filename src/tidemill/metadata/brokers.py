@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidemill.metadata.apply import FEATURE_LEVEL, apply
+from tidemill.metadata.apply import apply
+from tidemill.metadata.feature_levels import NEWEST, OLDEST, recorded_level, refusal_of_older
 from tidemill.metadata.growth import plan_growth
 from tidemill.metadata.metadata_records import (
     BrokerRecord,
@@ -29,6 +30,7 @@ class BootstrapCluster:
 
     cluster_id: str
     voter: ReplicaKey
+    level: int = NEWEST  # the highest feature level that the broker supports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class RegisterBroker:
     directory_id: DirectoryId
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    level: int = OLDEST  # the highest feature level that the broker supports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,8 @@ class Registered:
 
 def bootstrap_cluster(context: DecisionContext, command: BootstrapCluster) -> Result[Registered]:
     image = context.image
-    initial_voter = BrokerRecord(command.voter.broker_id, command.voter.directory_id, (), None)
+    level = recorded_level(image.feature_level if image.cluster_id else command.level, command.level)
+    initial_voter = BrokerRecord(command.voter.broker_id, command.voter.directory_id, (), None, level)
     if image.cluster_id == command.cluster_id:
         is_initial_voter = command.voter in image.shards[METADATA_SHARD].initial_voters
         # An older version of Tidemill could stop after writing the cluster's records and before writing the broker's.
@@ -67,7 +71,7 @@ def bootstrap_cluster(context: DecisionContext, command: BootstrapCluster) -> Re
         return Result((), Registered(problem=problem))
     records: Sequence[Record] = (
         ClusterRecord(command.cluster_id),
-        FeatureRecord(FEATURE_LEVEL),
+        FeatureRecord(command.level),
         TopicRecord(METADATA_TOPIC_ID, METADATA_TOPIC, TopicKind.LOG),
         ShardRecord(METADATA_SHARD, METADATA_TOPIC_ID, 0, 1, (command.voter,)),
         *setting_records(METADATA_TOPIC, INTERNAL_TOPIC_SETTINGS),
@@ -78,8 +82,8 @@ def bootstrap_cluster(context: DecisionContext, command: BootstrapCluster) -> Re
 
 def register_broker(context: DecisionContext, command: RegisterBroker) -> Result[Registered]:
     """
-    Record a broker's endpoints and rack if they have changed.  Also plan the replicas of internal topics that can be
-    added now that the broker is available.
+    Record a broker's endpoints, rack and newest feature level if they have changed.  Also plan the replicas of internal
+    topics that can be added now that the broker is available.
     """
     known = context.image.brokers.get(command.broker_id)
     if known is None:
@@ -96,9 +100,13 @@ def register_broker(context: DecisionContext, command: RegisterBroker) -> Result
             f"data directory {known.directory_id.hex()}; set another broker.id",
         )
         return Result((), Registered(problem=problem))
+    too_old = refusal_of_older(command.broker_id, command.level, context.image.feature_level)
+    if too_old is not None:
+        return Result((), Registered(problem=Problem(errors.UNSUPPORTED_VERSION, too_old)))
+    level = recorded_level(context.image.feature_level, command.level)
     records: tuple[Record, ...] = ()
-    if (known.endpoints, known.rack) != (command.endpoints, command.rack):
-        records = (BrokerRecord(command.broker_id, command.directory_id, command.endpoints, command.rack),)
+    if (known.endpoints, known.rack, known.level) != (command.endpoints, command.rack, level):
+        records = (BrokerRecord(command.broker_id, command.directory_id, command.endpoints, command.rack, level),)
     live = None if context.live is None else context.live | {command.broker_id}
     after = replace(context, image=apply(context.image, records), live=live)
     return Result((*records, *plan_growth(after)), Registered())

@@ -24,6 +24,7 @@ class Broker:
     directory_id: DirectoryId
     endpoints: tuple[Endpoint, ...]
     rack: str | None
+    level: int  # the highest feature level that the broker supports, as recorded; see `feature_levels.recorded_level`
 
     @property
     def voter(self) -> ReplicaKey:

@@ -67,6 +67,7 @@ class BrokerRecord:
     directory_id: DirectoryId
     endpoints: tuple[Endpoint, ...]
     rack: str | None
+    level: int = 1  # the highest feature level that the broker supports (`feature_levels`); above 1 from version 1 on
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +151,18 @@ Record = (
     | SnapshotEndRecord
 )
 
-_VERSION: Final = 0
 _CLUSTER, _FEATURE, _BROKER, _TOPIC, _SHARD, _REMOVE_TOPIC, _CONFIG, _PRODUCER_IDS, _SHARD_IDS, _SNAPSHOT_END = range(
     1, 11
 )
 _REPLICAS: Final = 11
 
+_NEWEST_VERSIONS: Final = {_BROKER: 1}  # the newest version of each type of which there is more than version 0
+
 
 def encode(record: Record) -> bytes:
     """Return the encoded record, which is the value of a log record with a null key."""
     out = bytearray(2)
+    version = 0
     match record:
         case ClusterRecord(cluster_id):
             record_type = _CLUSTER
@@ -167,7 +170,7 @@ def encode(record: Record) -> bytes:
         case FeatureRecord(level):
             record_type = _FEATURE
             _put_number(out, level)
-        case BrokerRecord(broker_id, directory_id, endpoints, rack):
+        case BrokerRecord(broker_id, directory_id, endpoints, rack, level):
             record_type = _BROKER
             _put_number(out, broker_id)
             out += _id_bytes(directory_id)
@@ -178,6 +181,9 @@ def encode(record: Record) -> bytes:
                 _put_number(out, endpoint.port)
                 _put_text(out, endpoint.security)
             _put_text_or_none(out, rack)
+            if level > 1:  # older brokers read version 0 only
+                version = 1
+                _put_number(out, level)
         case TopicRecord(topic_id, name, kind):
             record_type = _TOPIC
             out += _id_bytes(topic_id)
@@ -214,7 +220,7 @@ def encode(record: Record) -> bytes:
             record_type = _SNAPSHOT_END
             _put_number(out, record_count)
     out[0] = record_type
-    out[1] = _VERSION
+    out[1] = version
     return bytes(out)
 
 
@@ -229,11 +235,12 @@ def decode(value: bytes | memoryview) -> Record:
     read = _READERS.get(record_type)
     if read is None:
         raise MetadataFormatError(f"unknown metadata record type {record_type}: a newer version of Tidemill wrote it")
-    if version > _VERSION:
+    newest = _NEWEST_VERSIONS.get(record_type, 0)
+    if version > newest:
         raise MetadataFormatError(
-            f"metadata record type {record_type} has version {version}; this version of Tidemill reads up to {_VERSION}"
+            f"metadata record type {record_type} has version {version}; this version of Tidemill reads up to {newest}"
         )
-    fields = _Fields(bytes(value[2:]))
+    fields = _Fields(bytes(value[2:]), version)
     record = read(fields)
     fields.end()
     return record
@@ -242,9 +249,10 @@ def decode(value: bytes | memoryview) -> Record:
 class _Fields:
     """Reads a record field by field, and checks every length against the number of remaining bytes."""
 
-    __slots__ = ("_bytes", "_position")
+    __slots__ = ("_bytes", "_position", "version")
 
-    def __init__(self, value: bytes) -> None:
+    def __init__(self, value: bytes, version: int) -> None:
+        self.version = version  # of the record's type
         self._bytes = value
         self._position = 0
 
@@ -302,7 +310,8 @@ def _read_broker(fields: _Fields) -> BrokerRecord:
     endpoints = tuple(
         Endpoint(fields.text(), fields.text(), fields.number(), fields.text()) for _ in range(fields.count())
     )
-    return BrokerRecord(broker_id, directory_id, endpoints, fields.text_or_none())
+    rack = fields.text_or_none()
+    return BrokerRecord(broker_id, directory_id, endpoints, rack, fields.number() if fields.version >= 1 else 1)
 
 
 def _read_shard(fields: _Fields) -> ShardRecord:

@@ -56,7 +56,7 @@ def _state(image: ClusterImage) -> Iterator[Record]:
     yield ClusterRecord(image.cluster_id)
     yield FeatureRecord(image.feature_level)
     for broker in image.brokers.values():
-        yield BrokerRecord(broker.broker_id, broker.directory_id, broker.endpoints, broker.rack)
+        yield BrokerRecord(broker.broker_id, broker.directory_id, broker.endpoints, broker.rack, broker.level)
     for topic in image.topics.values():
         yield TopicRecord(topic.topic_id, topic.name, topic.kind)
         for shard_id in topic.shard_ids:

@@ -32,6 +32,7 @@ FRAME_BYTES_MAX: Final = 64 << 20
 """The limit on the total size of a frame's sections; further sections are sent in the next frame."""
 
 _SECTION: Final = Struct(">BI")  # kind, length of the body
+_U16: Final = Struct(">H")
 _U32: Final = Struct(">I")
 _U64: Final = Struct(">Q")
 _I64: Final = Struct(">q")
@@ -41,6 +42,7 @@ _LEADER_VERSION: Final = 1
 _FLAGS: Final = 2
 _LAGGING: Final = 3
 _WALL_CLOCK: Final = 4
+_LEVEL: Final = 6
 _MESSAGE: Final = Struct(">BIQ")  # kind, length of the body, and shard id: the start of a section with a Raft message
 _REQUEST: Final = Struct(">BII")
 
@@ -59,6 +61,8 @@ class Heartbeat:
     """Out-of-sync replicas of the shards that the sender leads: (shard, broker), ascending."""
     wall_ms: int | None = None
     """The sender's wall clock, in ms since the epoch; None if the sender does not tell it, as older brokers."""
+    level: int = 1
+    """The highest feature level that the sender supports; older brokers, which support level 1, do not tell it."""
 
 
 @dataclass(slots=True)
@@ -112,6 +116,8 @@ def encode_heartbeat(heartbeat: Heartbeat) -> list[Buffer]:
     )
     if heartbeat.wall_ms is not None:
         body += _TAG.pack(_WALL_CLOCK, _I64.size) + _I64.pack(heartbeat.wall_ms)
+    if heartbeat.level > 1:
+        body += _TAG.pack(_LEVEL, _U16.size) + _U16.pack(heartbeat.level)
     return [_SECTION.pack(HEARTBEAT, len(body)) + body]
 
 
@@ -168,7 +174,7 @@ def _decode(kind: int, body: memoryview) -> Section:
 
 
 def _decode_heartbeat(body: memoryview) -> Heartbeat:
-    """Decode a heartbeat.  A field that the sender omitted keeps its default: zero, no replicas, or None."""
+    """Decode a heartbeat.  A field that the sender omitted keeps its default: zero, no replicas, None, or level 1."""
     heartbeat = Heartbeat(0, 0, ())
     at = 0
     while at < len(body):
@@ -187,7 +193,9 @@ def _decode_heartbeat(body: memoryview) -> Heartbeat:
             heartbeat.lagging = tuple((ShardId(shard), BrokerId(it)) for shard, it in _PAIR.iter_unpack(field))
         elif tag == _WALL_CLOCK and length == _I64.size and is_whole:
             (heartbeat.wall_ms,) = _I64.unpack(field)
-        elif _LEADER_VERSION <= tag <= _WALL_CLOCK or not is_whole:
+        elif tag == _LEVEL and length == _U16.size and is_whole:
+            (heartbeat.level,) = _U16.unpack(field)
+        elif _LEADER_VERSION <= tag <= _LEVEL or not is_whole:
             raise MalformedFrame(f"field {tag} of a heartbeat announces {length} bytes; {len(field)} are left")
     return heartbeat
 

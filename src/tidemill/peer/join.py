@@ -4,6 +4,7 @@ A repeated request from the same directory gets the same response.
 
 DUPLICATE_BROKER_REGISTRATION: the requested id belongs to a live broker with another directory.  If the request says
 that its directory has already been admitted, the other broker need not be alive.
+UNSUPPORTED_VERSION: the cluster is at a feature level that the sender does not support.
 BROKER_ID_NOT_REGISTERED: the directory claims to have been admitted, but its id is unknown.
 NOT_CONTROLLER: retry, possibly on another broker.
 """
@@ -18,6 +19,7 @@ class Request(Message):
     directory_id: bytes = field(UUID)
     broker_id: int = field(INT32, default=-1)  # the requested id; -1: the controller assigns one
     was_admitted: bool = field(BOOL, tag=0, default=False)  # the directory claims to have this id already
+    level: int = field(INT16, tag=1, default=1)  # the highest feature level that the sender supports
 
 
 class Response(Message):

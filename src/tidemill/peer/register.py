@@ -1,6 +1,7 @@
-"""Register: a broker of the cluster registers its endpoints with the controller.
+"""Register: a broker of the cluster registers its endpoints and its newest feature level with the controller.
 
 DUPLICATE_BROKER_REGISTRATION: the broker id belongs to another directory.
+UNSUPPORTED_VERSION: the cluster is at a feature level that the broker does not support.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ class Request(Message):
     directory_id: bytes = field(UUID)
     endpoints: Sequence[Endpoint] = field(array(Endpoint))
     rack: str | None = field(STRING, default=None)
+    level: int = field(INT16, tag=0, default=1)  # the highest feature level that the sender supports
 
 
 class Response(Message):

@@ -23,6 +23,7 @@ from tidemill.broker.connection.kafka_connection import KafkaConnection
 from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
 from tidemill.broker.machine import Machine
 from tidemill.broker.startup import wiring
+from tidemill.metadata.feature_levels import NEWEST
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model.config_resolution import NOTHING
@@ -183,16 +184,19 @@ class BrokerWorld:
         endpoints: tuple[Endpoint, ...] = (Endpoint(LISTENER, "127.0.0.1", 9092, "PLAINTEXT"),),
         reads: bool = True,
         extra_coordinators: Sequence[AnyRegistration] = (),
+        newest_level: int = NEWEST,
     ) -> None:
         """
-        Start the broker.  The reader threads do nothing while `reads` is False, the journal thread does nothing while
-        the attribute `writes` is False, and the compression threads do nothing while `recompresses` is False.
+        Start the broker, of a version that supports feature levels up to `newest_level`.  The reader threads do nothing
+        while `reads` is False, the journal thread does nothing while the attribute `writes` is False, and the
+        compression threads do nothing while `recompresses` is False.
         """
         self.reads = reads
         self.writes = True
         self.recompresses = True
         self.static = static
         self.extra_coordinators = extra_coordinators
+        self.newest_level = newest_level
         self.options = options
         self.endpoints = endpoints
         self.disk = disk or SimulatedDisk()
@@ -228,7 +232,7 @@ class BrokerWorld:
 
         async def up() -> Broker:
             identity, store, _ = await wiring.open_directory(self.disk, None, (), machine, self.options)
-            broker = wiring.make(identity, store, self.static, machine, self.extra_coordinators)
+            broker = wiring.make(identity, store, self.static, machine, self.extra_coordinators, self.newest_level)
             await wiring.bring_up(broker)
             await wiring.register_broker(broker, self.endpoints, None)
             return broker

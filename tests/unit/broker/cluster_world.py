@@ -18,6 +18,7 @@ from tests.unit.broker.broker_world import LISTENER, BrokerWorld, HandClock
 from tidemill.broker.broker import Broker
 from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
 from tidemill.broker.startup import wiring
+from tidemill.metadata.feature_levels import NEWEST
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model.broker_id import BrokerId
@@ -27,8 +28,10 @@ from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer, LinkOwner
 from tidemill.shard.shard import Shard
 from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.storage.data_directory import DirectoryProblem
 
 TICK_MS = 50
+UNKNOWN_SECTION = b"\xc8" + (4).to_bytes(4) + b"new!"  # kind 200, length, and a body
 WAIT_MS_MAX = 20_000
 
 
@@ -70,6 +73,7 @@ class Network:
         self.listening: dict[str, LinkOwner] = {}
         self.links: list[MemoryLink] = []
         self.cut: set[str] = set()  # addresses of isolated brokers
+        self.newer: set[str] = set()  # addresses of brokers whose frames end with a section that others do not know
         self.held: Callable[[LinkOwner, LinkOwner], bool] = _nothing_held  # whether to hold back frames (from, to)
 
     def dial(self, owner: LinkOwner, address: str) -> None:
@@ -89,7 +93,10 @@ class Network:
             if link.frames and not self.held(link.owner, link.other.owner):
                 # For fairness, try this link last in the next step.
                 self.links = [*(it for it in self.links if it is not link), link]
-                link.other.owner.received(link.other, memoryview(link.frames.popleft()))
+                frame = link.frames.popleft()
+                if link.owner.hello().address in self.newer:
+                    frame += UNKNOWN_SECTION
+                link.other.owner.received(link.other, memoryview(frame))
                 return True
         return False
 
@@ -135,7 +142,12 @@ class Node(BrokerWorld):
     """One broker of the cluster; `step` and `pass_time` act on the whole cluster."""
 
     def __init__(
-        self, cluster: "ClusterWorld", number: int, static: Mapping[str, str], disk: SimulatedDisk | None = None
+        self,
+        cluster: "ClusterWorld",
+        number: int,
+        static: Mapping[str, str],
+        disk: SimulatedDisk | None = None,
+        newest_level: int = NEWEST,
     ) -> None:
         self.cluster = cluster
         self.number = number
@@ -147,6 +159,7 @@ class Node(BrokerWorld):
             clock=cluster.clock,
             endpoints=endpoints_of(number),
             extra_coordinators=cluster.extra_coordinators,
+            newest_level=newest_level,
         )
 
     async def _up(self) -> Broker:
@@ -162,8 +175,12 @@ class Node(BrokerWorld):
         broker_id = BrokerId(self.number)
 
         async def up() -> Broker:
-            identity, store, _ = await wiring.open_directory(self.disk, broker_id, join, machine, self.options)
-            self.broker = broker = wiring.make(identity, store, self.static, machine, self.extra_coordinators)
+            identity, store, _ = await wiring.open_directory(
+                self.disk, broker_id, join, machine, self.options, newest_level=self.newest_level
+            )
+            self.broker = broker = wiring.make(
+                identity, store, self.static, machine, self.extra_coordinators, self.newest_level
+            )
             await wiring.bring_up(broker, addresses=join)
             await wiring.register_broker(broker, self.endpoints, f"rack-{self.number}")
             return broker
@@ -203,6 +220,7 @@ class ClusterWorld:
         static: Mapping[str, str] = NOTHING,
         *,
         extra_coordinators: Sequence[AnyRegistration] = (),
+        newest_level: int = NEWEST,
     ) -> None:
         self.extra_coordinators = extra_coordinators
         self.clock = HandClock()
@@ -210,7 +228,7 @@ class ClusterWorld:
         self.nodes: list[Node] = []  # broker 1 comes first
         self.stopped: set[int] = set()  # brokers that neither execute work nor tick
         for number in range(1, brokers + 1):
-            Node(self, number, static)
+            Node(self, number, static, newest_level=newest_level)
         self.until(lambda: all(len(node.broker.cluster.live()) == brokers for node in self.nodes), "all meet")
         voters = brokers if brokers % 2 else brokers - 1
         metadata = self[1].broker.shard_table.shards[METADATA_SHARD]
@@ -274,6 +292,23 @@ class ClusterWorld:
     def heal(self) -> None:
         self.network.cut.clear()
         self.pass_time(TICK_MS)
+
+    def restart(self, number: int, *, newest_level: int = NEWEST) -> None:
+        """
+        Kill a broker, and start it again with the same disk, with a version that supports feature levels up to
+        `newest_level`.  If it does not start, it is down, and the error is raised.
+        """
+        old = self[number]
+        self.nodes.remove(old)
+        for links in old.links:
+            links.close()
+        del self.network.listening[old.address]
+        try:
+            Node(self, number, old.static, old.disk.after_kill(), newest_level)
+        except DirectoryProblem:
+            self.nodes = [node for node in self.nodes if node.number != number]
+            raise
+        self.nodes.sort(key=lambda node: node.number)
 
     def hold(self, *, to: Collection[int] = (), sender: Collection[int] = ()) -> None:
         """Hold back frames to the brokers `to` or from the brokers `sender`.  A further call replaces both sets."""

@@ -5,11 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from tidemill.metadata.admission import AdmitBroker
+from tidemill.metadata.apply import apply
 from tidemill.metadata.brokers import BootstrapCluster, RegisterBroker
 from tidemill.metadata.configs import Change, IncrementalAlterConfigs
 from tidemill.metadata.controller import Controller
+from tidemill.metadata.feature_levels import NEWEST
 from tidemill.metadata.image import EMPTY, ClusterImage
 from tidemill.metadata.metadata_records import ConfigResource, Endpoint
+from tidemill.metadata.snapshot import snapshot_records
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.config_resolution import NOTHING
@@ -32,16 +35,18 @@ class CountingEntropy:
 class Cluster:
     """A controller together with the records it has decided so far."""
 
-    def __init__(self, brokers: int = 1, static: Mapping[str, str] = NOTHING) -> None:
+    def __init__(self, brokers: int = 1, static: Mapping[str, str] = NOTHING, *, level: int = NEWEST) -> None:
+        """Bootstrap a cluster at the feature level `level`, which is the newest one of all its brokers."""
+        self.level = level
         self.controller = Controller(EMPTY, broker_id=BrokerId(1), static=static, entropy=CountingEntropy())
         self.live: frozenset[BrokerId] | None = None
-        self.do(BootstrapCluster(cluster_id="c", voter=voter(1)))
+        self.do(BootstrapCluster(cluster_id="c", voter=voter(1), level=level))
         for broker_id in range(1, brokers + 1):
             self.join(broker_id)
 
     def join(self, broker_id: int, rack: str | None = None) -> None:
-        self.do(admission(voter(broker_id).directory_id, broker_id))
-        registered = self.do(replace(registration(broker_id), rack=rack))
+        self.do(admission(voter(broker_id).directory_id, broker_id, level=self.level))
+        registered = self.do(replace(registration(broker_id, level=self.level), rack=rack))
         assert registered.problem is None
 
     def replicas(self, topic: str) -> list[list[int]]:
@@ -63,6 +68,10 @@ class Cluster:
         (answer,) = self.do(IncrementalAlterConfigs(resources=((resource, changes),)))
         return answer
 
+    def restored(self) -> ClusterImage:
+        """Return the image of a broker that reads a snapshot of this controller's state, with this one's offset."""
+        return replace(apply(EMPTY, snapshot_records(self.image)), offset=self.image.offset)
+
     @property
     def image(self) -> ClusterImage:
         return self.controller.image
@@ -75,18 +84,27 @@ def voter(broker_id: int) -> ReplicaKey:
     return ReplicaKey(BrokerId(broker_id), DirectoryId(bytes([broker_id]) * 16))
 
 
-def registration(broker_id: int) -> RegisterBroker:
+def registration(broker_id: int, *, level: int = NEWEST) -> RegisterBroker:
     return RegisterBroker(
-        broker_id=BrokerId(broker_id), directory_id=voter(broker_id).directory_id, endpoints=ENDPOINTS
+        broker_id=BrokerId(broker_id),
+        directory_id=voter(broker_id).directory_id,
+        endpoints=ENDPOINTS,
+        level=level,
     )
 
 
 def admission(
-    directory_id: DirectoryId, broker_id: int | None, live: Iterable[int] = (), *, was_admitted: bool = False
+    directory_id: DirectoryId,
+    broker_id: int | None,
+    live: Iterable[int] = (),
+    *,
+    level: int = NEWEST,
+    was_admitted: bool = False,
 ) -> AdmitBroker:
     return AdmitBroker(
         directory_id=directory_id,
         broker_id=None if broker_id is None else BrokerId(broker_id),
         live=frozenset(map(BrokerId, live)),
+        level=level,
         was_admitted=was_admitted,
     )

@@ -2,13 +2,11 @@
 
 import pytest
 
-from tidemill.metadata.apply import FEATURE_LEVEL, apply
+from tidemill.metadata.apply import apply
 from tidemill.metadata.image import EMPTY
 from tidemill.metadata.metadata_records import (
     ConfigRecord,
     ConfigResource,
-    FeatureRecord,
-    MetadataFormatError,
     ReplicasRecord,
     ShardRecord,
     TopicRecord,
@@ -93,11 +91,3 @@ def test_a_gap_between_shards_fails_an_assertion() -> None:
 
     with pytest.raises(AssertionError):
         apply(before, [ShardRecord(ShardId(1), TOPIC, 1, 3, VOTERS)])
-
-
-def test_a_newer_feature_level_is_refused() -> None:
-    """A broker refuses to apply a feature level that its version does not support."""
-    with pytest.raises(MetadataFormatError) as refused:
-        apply(EMPTY, [FeatureRecord(FEATURE_LEVEL + 1)])
-
-    assert "feature level 2" in str(refused.value)

@@ -1,11 +1,12 @@
 """The controller's commands: what each one changes, and which response it gets."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.metadata.controller_world import NOW_MS, Cluster, registration, voter
-from tidemill.metadata.brokers import BootstrapCluster, RegisterBroker
+from tidemill.metadata.brokers import BootstrapCluster
 from tidemill.metadata.configs import AlterConfigs, Change, Operation
 from tidemill.metadata.metadata_records import ConfigResource
 from tidemill.metadata.partitions import CreatePartitions, MorePartitions
@@ -488,8 +489,8 @@ def test_no_producer_id_is_allocated_twice() -> None:
 def test_a_registration_updates_the_endpoints() -> None:
     """An unchanged registration writes nothing; another directory with the same broker id is refused."""
     cluster = Cluster()
-    moved = RegisterBroker(broker_id=BrokerId(1), directory_id=voter(1).directory_id, endpoints=(), rack="r")
-    thief = RegisterBroker(broker_id=BrokerId(1), directory_id=voter(2).directory_id, endpoints=())
+    moved = replace(registration(1), endpoints=(), rack="r")
+    thief = replace(registration(1), directory_id=voter(2).directory_id)
 
     same = cluster.controller.decide(registration(1), NOW_MS)
     cluster.do(moved)

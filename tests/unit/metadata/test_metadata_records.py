@@ -48,6 +48,7 @@ ONE_OF_EACH: tuple[Record, ...] = (
     ShardIdsRecord(ShardId(128)),
     SnapshotEndRecord(12),
     ReplicasRecord(ShardId(300), (ReplicaKey(BrokerId(2), DIRECTORY), ReplicaKey(BrokerId(300), DIRECTORY))),
+    BrokerRecord(BrokerId(3), DIRECTORY, (), None, 2),
 )
 
 numbers = st.integers(0, (1 << 63) - 1)
@@ -65,6 +66,7 @@ records: st.SearchStrategy[Record] = st.one_of(
         sixteen.map(DirectoryId),
         st.lists(st.builds(Endpoint, st.text(), st.text(), st.integers(0, 65_535), st.text()), max_size=3).map(tuple),
         st.none() | st.text(),
+        st.integers(1, 1 << 15),
     ),
     st.builds(TopicRecord, sixteen.map(TopicId), st.text(), st.sampled_from(TOPIC_KINDS)),
     st.builds(ShardRecord, shard_ids, sixteen.map(TopicId), numbers, numbers, voters),
@@ -128,7 +130,8 @@ def test_arbitrary_bytes_decode_or_are_refused(value: bytes) -> None:
     ("value", "message"),
     [
         (b"\x63\x00", "unknown metadata record type 99"),
-        (b"\x02\x01\x01", "type 2 has version 1"),
+        (b"\x02\x01\x01", "type 2 has version 1; this version of Tidemill reads up to 0"),
+        (b"\x03\x02\x01", "type 3 has version 2; this version of Tidemill reads up to 1"),
         (b"\x02\x00\x01\x01", "1 bytes after its last field"),
         (b"\x02\x00" + b"\x80" * 10 + b"\x01", "more than ten bytes"),
         (b"\x04\x00" + bytes(16) + b"\x01a\x03", "unknown topic kind 3"),

@@ -58,6 +58,16 @@ REQUESTS: list[tuple[Api, Message, str]] = [
         DIRECTORY.hex() + "00000003" + "01" + "00" + "01" + "01",
     ),
     (
+        join.API,
+        join.Request(directory_id=DIRECTORY, broker_id=3, level=2),
+        DIRECTORY.hex() + "00000003" + "01" + "01" + "02" + "0002",
+    ),
+    (
+        register.API,
+        register.Request(broker_id=3, directory_id=DIRECTORY, endpoints=[], level=2),
+        "00000003" + DIRECTORY.hex() + "01" + NULL + "01" + "00" + "02" + "0002",
+    ),
+    (
         register.API,
         register.Request(broker_id=3, directory_id=DIRECTORY, endpoints=[ENDPOINT], rack="r"),
         "00000003" + DIRECTORY.hex() + "02" + "0550454552" + "0268" + "2385" + "0a504c41494e54455854" + NO_TAGS

@@ -141,6 +141,7 @@ class PeerRequests:
             directory_id=DirectoryId(request.directory_id),
             broker_id=BrokerId(request.broker_id) if request.broker_id >= 0 else None,
             live=broker.cluster.live(),
+            level=request.level,
             was_admitted=request.was_admitted,
         )
         return self._submit(command, answer, join.Response)
@@ -151,6 +152,7 @@ class PeerRequests:
             directory_id=DirectoryId(request.directory_id),
             endpoints=tuple(Endpoint(it.name, it.host, it.port, it.security) for it in request.endpoints),
             rack=request.rack,
+            level=request.level,
         )
 
         def answer(_: Registered) -> register.Response:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from tidemill.batches.batch import spans
 from tidemill.batches.records import read_records
 from tidemill.metadata.apply import apply
+from tidemill.metadata.feature_levels import checked
 from tidemill.metadata.image import EMPTY, ClusterImage
 from tidemill.metadata.metadata_records import BrokerRecord, MetadataFormatError, Record, decode
 from tidemill.shard.shard import Shard
@@ -22,12 +23,20 @@ TURN_BYTES: Final = 64 << 10  # bytes of metadata applied per turn of the event 
 
 class ImageFollower:
     def __init__(
-        self, *, call_soon: Callable[[Callable[[], None]], object], failed: Callable[[BaseException], None]
+        self,
+        *,
+        newest_level: int,
+        call_soon: Callable[[Callable[[], None]], object],
+        failed: Callable[[BaseException], None],
     ) -> None:
-        """`call_soon` schedules a callback in the next turn of the event loop; `failed` ends the process."""
+        """
+        `newest_level` is the highest feature level that this broker supports.  `call_soon` schedules a callback in the
+        next turn of the event loop; `failed` ends the process.
+        """
         self.image: ClusterImage = EMPTY
         self.on_image: Callable[[ClusterImage, ClusterImage], None] | None = None  # called with (old image, new image)
         self.shard: Shard | None = None  # the metadata shard, once it is open
+        self._newest_level = newest_level
         self._call_soon = call_soon
         self._failed = failed
         self._applied = 0  # the metadata offset after the last applied record
@@ -115,7 +124,7 @@ class ImageFollower:
             found = partition.log.read(self._applied, size, partition.high_watermark, may_wait=True)
             assert found is not None, "a read that may wait answers"
             bytes_read += sum(map(len, found[0]))
-            for records, end_offset in _records_in(found[0]):
+            for records, end_offset in self._records_in(found[0]):
                 if end_offset > self._applied:
                     image = self._partial = apply(image, records, end_offset=end_offset)
                     self._applied = end_offset
@@ -136,17 +145,16 @@ class ImageFollower:
             try:
                 found = log.read(offset, READ_BYTES, log.end_offset, may_wait=True)
                 assert found is not None, "a read that may wait answers"
-                for records, end_offset in _records_in(found[0]):
+                for records, end_offset in self._records_in(found[0]):
                     offset = end_offset
                     yield from (record for record in records if isinstance(record, BrokerRecord))
             except (SegmentDamaged, MetadataFormatError):
                 return  # the rest of the log cannot be read: brokers whose records are in it will contact this broker
 
-
-def _records_in(buffers: list[Any]) -> Iterator[tuple[tuple[Record, ...], int]]:
-    """Yield the metadata records of each batch, and the end offset of the batch."""
-    for buffer in buffers:
-        for span in spans(buffer):
-            batch = memoryview(buffer)[span.position : span.position + span.size]
-            records = tuple(decode(record.value or b"") for record in read_records(batch))
-            yield records, span.header.end_offset
+    def _records_in(self, buffers: list[Any]) -> Iterator[tuple[tuple[Record, ...], int]]:
+        """Yield the metadata records of each batch, and the end offset of the batch.  Raise MetadataFormatError."""
+        for buffer in buffers:
+            for span in spans(buffer):
+                batch = memoryview(buffer)[span.position : span.position + span.size]
+                decoded = (decode(record.value or b"") for record in read_records(batch))
+                yield tuple(checked(decoded, self._newest_level)), span.header.end_offset

@@ -71,9 +71,11 @@ class Cluster:
         machine: Machine,
         owner: ClusterOwner,
         *,
+        newest_level: int,
         stall_tolerant_clock: Clock,
     ) -> None:
         self._owner = owner
+        self.newest_level = newest_level  # the highest feature level that this broker supports
         self.address = ""  # host:port of the peer listener; empty until it is bound
         self.join: Sequence[str] = ()  # addresses to connect to, in addition to those in the image
         self.heard_of: Sequence[str] = ()  # further addresses, possibly outdated; used until the image is complete
@@ -174,6 +176,11 @@ class Cluster:
     def live(self) -> frozenset[BrokerId]:
         """Return this broker and the live peers."""
         return frozenset((self._identity.broker_id, *(voter.broker_id for voter in self.peers.alive())))
+
+    def supported_levels(self) -> dict[BrokerId, int]:
+        """Return the highest feature level that this broker and each live peer supports."""
+        levels = {voter.broker_id: self.peers.level(voter) for voter in self.peers.alive()}
+        return levels | {self._identity.broker_id: self.newest_level}
 
     def release_limit(self, voters: Sequence[ReplicaKey]) -> int | None:
         return self.clocks.limit(voters, self.me)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from tidemill.broker.peers.leader_table import LeaderTable
 from tidemill.broker.peers.replica_lag import Lagging
 from tidemill.broker.peers.unanswered import NO_CONTROLLER, Unanswered
+from tidemill.metadata.feature_levels import OLDEST
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
@@ -55,6 +56,7 @@ class _Peer:
         "heard_at",
         "heartbeat_at",
         "lagging",
+        "level",
         "link",
         "out",
         "out_bytes",
@@ -69,6 +71,7 @@ class _Peer:
         self.flags = frames.DRAINING  # from the last heartbeat; before that, no leadership is transferred to the peer
         # Out-of-sync replicas of the shards that the peer leads; None: not reported yet.
         self.lagging: frozenset[Lagging] | None = None
+        self.level = OLDEST  # the highest feature level that the peer supports, from the last heartbeat
         self.out: list[Buffer] = []
         self.out_bytes = 0
         self.correlation = 0
@@ -77,6 +80,11 @@ class _Peer:
 
 class PeersOwner(Protocol):
     """The part of this broker that `Peers` uses."""
+
+    @property
+    def newest_level(self) -> int:
+        """The highest feature level that this broker supports."""
+        ...
 
     @property
     def is_syncing(self) -> bool:
@@ -200,6 +208,11 @@ class Peers:
         peer = self._by_key.get(leader)
         return None if peer is None else peer.lagging
 
+    def level(self, voter: ReplicaKey) -> int:
+        """Return the highest feature level that the peer supports, as it last reported it."""
+        peer = self._by_key.get(voter)
+        return OLDEST if peer is None else peer.level
+
     def heartbeat_age_ms(self, voter: ReplicaKey) -> int | None:
         """Return the age of the peer's last heartbeat; None if there is no connection or no heartbeat yet."""
         peer = self._by_key.get(voter)
@@ -235,7 +248,11 @@ class Peers:
         """Send heartbeats and close silent connections.  Called at each tick."""
         now_ms = self._clock.monotonic_ms()
         heartbeat = frames.Heartbeat(
-            self._leaders.version, self._owner.flags, self._owner.lagging(), self._clock.wall_ms()
+            self._leaders.version,
+            self._owner.flags,
+            self._owner.lagging(),
+            self._clock.wall_ms(),
+            level=self._owner.newest_level,
         )
         self._to_silent = frames.encode_heartbeat(heartbeat)
         heartbeat.flags |= frames.HEARS_RECEIVER
@@ -357,10 +374,11 @@ class Peers:
                         # and fail it.
                         del peer.asked[correlation]
                         asked.answered(outcome)
-                case frames.Heartbeat(_, flags, lagging, wall_ms):
+                case frames.Heartbeat(_, flags, lagging, wall_ms, level):
                     peer.heartbeat_at = peer.heard_at
                     peer.flags = flags
                     peer.lagging = frozenset(lagging)
+                    peer.level = level
                     if voter is not None and wall_ms is not None:
                         self._owner.clock_heard(voter, wall_ms)
 

@@ -26,7 +26,10 @@ class ClusterSearch:
         identity = broker.identity
         self._broker = broker
         self._request: Final = join.Request(
-            directory_id=identity.directory_id, broker_id=identity.broker_id, was_admitted=True
+            directory_id=identity.directory_id,
+            broker_id=identity.broker_id,
+            was_admitted=True,
+            level=broker.newest_level,
         )
         self._asked: set[ReplicaKey] = set()
         self._refusal: DirectoryProblem | None = None

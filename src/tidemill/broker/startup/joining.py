@@ -32,12 +32,18 @@ class Joining:
         addresses: Sequence[str],
         directory_id: DirectoryId,
         broker_id: BrokerId | None,
+        newest_level: int,
         done: Callable[[join.Response], None],
     ) -> None:
-        """`done` is called once, with the response that admits or refuses the directory."""
+        """
+        `newest_level` is the highest feature level that this version of Tidemill supports.  `done` is called once, with
+        the response that admits or refuses the directory.
+        """
         self._machine = machine
         self._addresses = addresses
-        self._request = join.Request(directory_id=directory_id, broker_id=-1 if broker_id is None else broker_id)
+        self._request = join.Request(
+            directory_id=directory_id, broker_id=-1 if broker_id is None else broker_id, level=newest_level
+        )
         self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
         self._done: Callable[[join.Response], None] | None = done
         self._links: Links | None = None

@@ -21,6 +21,7 @@ from tidemill.broker.peers.unanswered import Unanswered, error_code_of
 from tidemill.broker.startup.cluster_search import ClusterSearch
 from tidemill.broker.startup.joining import NOT_NOW, Joining, refusal
 from tidemill.metadata.brokers import BootstrapCluster
+from tidemill.metadata.feature_levels import NEWEST
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.peer import join, register
@@ -53,16 +54,17 @@ async def open_directory(
     machine: Machine,
     options: StoreOptions,
     machines: MachineRegistry | None = None,
+    newest_level: int = NEWEST,
 ) -> tuple[Identity, Store, RecoveryReport]:
     """
     Open the data directory.  If it is empty, join the cluster at `addresses`, or bootstrap a new cluster if there are
-    none.
+    none.  `newest_level` is the highest feature level that this version of Tidemill supports.
     """
     machines = machines or default_machines(options.producer_expiration_ms)
     identity = read_identity(disk)
     if identity is None:
         check_nothing_lost(disk)  # before joining, because admission replaces the directory registered under that id
-        identity = await _new_identity(broker_id, addresses, machine)
+        identity = await _new_identity(broker_id, addresses, machine, newest_level)
         initialize_directory(disk, identity.journal_key, options)
         write_identity(disk, identity)
     elif broker_id is not None and broker_id != identity.broker_id:
@@ -73,7 +75,7 @@ async def open_directory(
     try:
         store, found = open_store(disk, identity.journal_key, options, machines)
     except JournalDamaged as damage:
-        identity = await _begin_again(disk, identity, damage, addresses, machine, options)
+        identity = await _begin_again(disk, identity, damage, addresses, machine, options, newest_level)
         store, found = open_store(disk, identity.journal_key, options, machines)
     return identity, store, found
 
@@ -85,6 +87,7 @@ async def _begin_again(
     addresses: Sequence[str],
     machine: Machine,
     options: StoreOptions,
+    newest_level: int,
 ) -> Identity:
     """
     Replace a damaged journal (rule R7 of `docs/formats/journal.md`).  The journal may have contained votes, so the
@@ -100,7 +103,7 @@ async def _begin_again(
     until_ms = machine.clock.monotonic_ms() + STILL_ALIVE_MS
     while True:
         try:
-            identity = await _new_identity(known.broker_id, addresses, machine)
+            identity = await _new_identity(known.broker_id, addresses, machine, newest_level)
             break
         except DirectoryProblem:
             if machine.clock.monotonic_ms() >= until_ms:
@@ -126,7 +129,9 @@ async def _begin_again(
     return identity
 
 
-async def _new_identity(broker_id: BrokerId | None, addresses: Sequence[str], machine: Machine) -> Identity:
+async def _new_identity(
+    broker_id: BrokerId | None, addresses: Sequence[str], machine: Machine, newest_level: int
+) -> Identity:
     entropy = machine.entropy
     directory_id = DirectoryId(entropy.random_bytes(16))
     if not addresses:
@@ -137,7 +142,7 @@ async def _new_identity(broker_id: BrokerId | None, addresses: Sequence[str], ma
             journal_key=entropy.random_bytes(16),
         )
     future: asyncio.Future[join.Response] = asyncio.get_running_loop().create_future()
-    Joining(machine, addresses, directory_id, broker_id, future.set_result).begin()
+    Joining(machine, addresses, directory_id, broker_id, newest_level, future.set_result).begin()
     answer = await future
     if answer.error_code:
         raise refusal(answer, broker_id)
@@ -156,12 +161,13 @@ def make(
     static: Mapping[str, str],
     machine: Machine,
     extra_coordinators: Sequence[AnyRegistration] = (),
+    newest_level: int = NEWEST,
 ) -> Broker:
     """
     Create a broker with the shards in its store.  The broker has no connections yet and is not listening.  The
     coordinators in `extra_coordinators` are hosted in addition to `COORDINATORS`.
     """
-    broker = Broker(store, identity, static, machine, (*COORDINATORS, *extra_coordinators))
+    broker = Broker(store, identity, static, machine, (*COORDINATORS, *extra_coordinators), newest_level)
     controller = broker.controller
     shard = broker.shard_table.open_metadata(broker.image, is_initial_voter=identity.is_initial_voter)
     if shard.log.damage is not None and not shard.damage.is_repairable:
@@ -180,7 +186,9 @@ def _bootstrap(broker: Broker) -> None:
     """Bootstrap the cluster if it has no id yet.  Called when this broker becomes the controller."""
     identity = broker.identity
     if not broker.image.cluster_id:
-        broker.controller.submit(BootstrapCluster(cluster_id=identity.cluster_id, voter=identity.voter))
+        broker.controller.submit(
+            BootstrapCluster(cluster_id=identity.cluster_id, voter=identity.voter, level=broker.newest_level)
+        )
 
 
 async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
@@ -263,6 +271,7 @@ async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str |
         directory_id=identity.directory_id,
         endpoints=[register.Request.Endpoint(**endpoint._asdict()) for endpoint in endpoints],
         rack=rack,
+        level=broker.newest_level,
     )
     future: asyncio.Future[register.Response | Unanswered] = asyncio.get_running_loop().create_future()
     broker.controller_client.ask(register.API, request).then(future.set_result)

@@ -90,6 +90,7 @@ class Linked:
         self.clocks: list[tuple[ReplicaKey, int]] = []  # what has been heard of the clocks of peers
         self.is_syncing = True
         self.flags = 0
+        self.newest_level = 3
         self.table = LeaderTable(ME)
         self.peers = Peers(self, self.table, clock=self.stall_tolerant_clock, call_soon=self.turns.append)
         self.handler = RecordingHandler()
@@ -127,8 +128,8 @@ class Linked:
         self.stall_tolerant_clock.tick()
         self.peers.tick()
 
-    def hear(self, *lagging: Lagging, flags: int = 0, wall_ms: int | None = None) -> None:
-        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, flags, lagging, wall_ms))
+    def hear(self, *lagging: Lagging, flags: int = 0, wall_ms: int | None = None, level: int = 1) -> None:
+        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, flags, lagging, wall_ms, level))
         self.peers.received(self.link, memoryview(b"".join(heartbeat)))
 
 
@@ -411,3 +412,23 @@ def test_the_wall_clock_of_a_peer_is_reported(linked: Linked) -> None:
     linked.hear(wall_ms=50)
 
     assert [(OTHER, 70), (OTHER, 60)] == linked.clocks
+
+
+def test_each_heartbeat_has_the_newest_level_that_its_sender_supports(linked: Linked) -> None:
+    """
+    A peer may go back to an older version, which tells a lower level or, at the first level, none.  The level of a peer
+    without a connection is not assumed.
+    """
+    levels = [linked.peers.level(OTHER)]
+    for level in (3, 2, 1):
+        linked.hear(level=level)
+        levels.append(linked.peers.level(OTHER))
+    linked.hear(level=3)
+    linked.peers.lost(linked.link, "gone")
+    levels.append(linked.peers.level(OTHER))
+    linked.peers.linked(linked.link)
+    linked.peers.tick()
+    linked.turn()
+
+    assert [1, 3, 2, 1, 1] == levels
+    assert 3 == next(it.level for it in linked.link.sections() if isinstance(it, frames.Heartbeat))

@@ -10,6 +10,7 @@ from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.cluster_world import ClusterWorld, Node, endpoints_of
 from tidemill.broker.peers.cluster import peer_addresses
 from tidemill.broker.startup import wiring
+from tidemill.metadata.feature_levels import NEWEST
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import NOTHING
 from tidemill.model.shard import METADATA_SHARD
@@ -43,7 +44,9 @@ def test_a_broker_hears_only_of_the_addresses_of_others() -> None:
     """
     world = ClusterWorld()
     identity = world[2].broker.identity
-    request = join.Request(directory_id=identity.directory_id, broker_id=identity.broker_id, was_admitted=True)
+    request = join.Request(
+        directory_id=identity.directory_id, broker_id=identity.broker_id, was_admitted=True, level=NEWEST
+    )
     outcomes: list[Any] = []
 
     world[2].broker.cluster.peers.ask(world[1].broker.identity.voter, join.API, request, outcomes.append)
