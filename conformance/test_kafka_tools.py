@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from conformance.kafka_tools import KafkaTools
+from tidemill.metadata.feature_levels import NEWEST
 
 SUPPORT = Path(__file__).resolve().parents[1] / "docs" / "protocol" / "support.md"
 needs_tidemill = pytest.mark.skipif(
@@ -329,6 +330,44 @@ def test_the_end_to_end_latency_test_receives_every_record(tools: KafkaTools, to
     )
 
     assert any(line.startswith("Avg latency:") for line in told)
+
+
+# ---- kafka-features
+
+
+@needs_tidemill
+def test_the_level_of_the_cluster_is_described_and_raised(tools: KafkaTools) -> None:
+    """
+    The cluster is at the newest level, to which an upgrade changes nothing.  A dry run says the same.
+    """
+    upgrade = ("upgrade", "--feature", f"tidemill.level={NEWEST}")
+
+    told = [line.split() for line in tools.run("kafka-features", "describe")]
+    upgraded = tools.run("kafka-features", *upgrade)
+    tried = tools.run("kafka-features", *upgrade, "--dry-run")
+
+    (level,) = [dict(zip(row[::2], row[1::2], strict=True)) for row in told if row[1] == "tidemill.level"]
+    assert ("1", str(NEWEST)) == (level["SupportedMinVersion:"], level["SupportedMaxVersion:"])
+    assert str(NEWEST) == level["FinalizedVersionLevel:"]
+    assert [f"tidemill.level was upgraded to {NEWEST}."] == upgraded
+    assert [f"tidemill.level can be upgraded to {NEWEST}."] == tried
+
+
+@needs_tidemill
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("upgrade", "--feature", f"tidemill.level={NEWEST + 1}"), f"broker 1 supports up to {NEWEST}: upgrade"),
+        (("downgrade", "--feature", "tidemill.level=1"), "which is never lowered"),
+        (("downgrade", "--unsafe", "--feature", "tidemill.level=1"), "which is never lowered"),
+        (("disable", "--feature", "tidemill.level"), "which is never lowered"),
+        (("upgrade", "--metadata", "4.0"), "feature metadata.version is unknown; the features are tidemill.level"),
+    ],
+)
+def test_a_level_that_is_not_possible_is_refused_with_the_reason(
+    tools: KafkaTools, command: tuple[str, ...], says: str
+) -> None:
+    assert says in tools.complaint("kafka-features", *command)
 
 
 # ---- unsupported features

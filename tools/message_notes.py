@@ -228,6 +228,10 @@ NOTES = {
             5: "each transaction has an epoch of its own (KIP-890)",
         },
     ),
+    "UpdateFeatures": Note(
+        "Raises or lowers the levels of a cluster's features (KIP-584).",
+        {1: "dry runs (KIP-778)", 2: "all features are changed, or none (KIP-1022)"},
+    ),
     "TxnOffsetCommit": Note(
         "Commits offsets of a group as part of a transaction.",
         {
@@ -252,6 +256,8 @@ STRUCT_NAMES = {
     ("DescribeConfigs", "DescribeConfigsResult"): "Resource",
     ("CreatePartitions", "CreatePartitionsTopicResult"): "Topic",
     ("DeleteGroups", "DeletableGroupResult"): "Group",
+    ("UpdateFeatures", "FeatureUpdateKey"): "Update",
+    ("UpdateFeatures", "UpdatableFeatureResult"): "Result",
     ("DescribeTopicPartitions", "Cursor"): "Cursor",
     ("ElectLeaders", "TopicPartitions"): "Topic",
     ("ElectLeaders", "ReplicaElectionResult"): "Topic",

@@ -30,6 +30,7 @@ from tidemill.metadata.configs import (
     alter_configs,
     incremental_alter_configs,
 )
+from tidemill.metadata.features import UpdatedFeatures, UpdateFeatures, update_features
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import Record
 from tidemill.metadata.partitions import CreatePartitions, GrownTopic, create_partitions
@@ -64,6 +65,7 @@ Command = (
     | IncrementalAlterConfigs
     | AlterConfigs
     | AllocateProducerIds
+    | UpdateFeatures
 )
 
 Live = frozenset[BrokerId] | None
@@ -120,6 +122,8 @@ class Controller:
     ) -> Result[tuple[AlteredResource, ...]]: ...
     @overload
     def decide(self, command: AllocateProducerIds, now_ms: int, *, live: Live = None) -> Result[ProducerIdBlock]: ...
+    @overload
+    def decide(self, command: UpdateFeatures, now_ms: int, *, live: Live = None) -> Result[UpdatedFeatures]: ...
     def decide(self, command: Command, now_ms: int, *, live: Live = None) -> Result[object]:
         """Return the records that carry out `command` and the response to send once they are committed.
 
@@ -158,6 +162,8 @@ class Controller:
                 return alter_configs(context, command)
             case AllocateProducerIds():
                 return allocate_producer_ids(context, command)
+            case UpdateFeatures():
+                return update_features(context, command)
             case _:
                 assert_never(command)
 

@@ -53,6 +53,7 @@ from tidemill.wire.messages import (
     share_group_heartbeat,
     sync_group,
     txn_offset_commit,
+    update_features,
 )
 from tidemill.wire.schema import Api
 
@@ -105,6 +106,7 @@ ALL: Final[dict[int, Api]] = {
         share_group_heartbeat.API,
         sync_group.API,
         txn_offset_commit.API,
+        update_features.API,
     )
 }
 """API key → API, ordered by name."""

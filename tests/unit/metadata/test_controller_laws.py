@@ -12,6 +12,8 @@ from tidemill.metadata.apply import apply
 from tidemill.metadata.brokers import BootstrapCluster, GrowReplicas, RegisterBroker
 from tidemill.metadata.configs import AlterConfigs, Change, IncrementalAlterConfigs, Operation
 from tidemill.metadata.controller import Controller
+from tidemill.metadata.feature_levels import ELASTIC_CLUSTER
+from tidemill.metadata.features import UpdateFeatures
 from tidemill.metadata.image import EMPTY
 from tidemill.metadata.metadata_records import ConfigResource, Endpoint, Record, ShardRecord, decode, encode
 from tidemill.metadata.partitions import CreatePartitions, MorePartitions
@@ -25,19 +27,21 @@ from tidemill.model.topic import OFFSETS_TOPIC
 names = st.sampled_from(["a", "b", "a.b", "a_b", "c-d", "__x", OFFSETS_TOPIC, "no/name"])
 keys = st.sampled_from(["retention.ms", "segment.ms", "cleanup.policy", "flush.ms", "log.retention.ms", "nonsense"])
 values = st.sampled_from(["1", "-1", "7000", "delete", "true", "x"])
+levels = st.integers(1, 4)
 resources = st.builds(ConfigResource, st.sampled_from([2, 4, 32]), names | st.sampled_from(["", "1"]))
 
 
 class AnyCommands(RuleBasedStateMachine):
-    @initialize()
-    def found(self) -> None:
+    @initialize(level=levels)
+    def found(self, level: int) -> None:
         self.controller = Controller(EMPTY, broker_id=BrokerId(1), static={}, entropy=CountingEntropy())
         self.log: list[Record] = []
         self.shards_ever: set[ShardId] = set()
         self.producer_ids: list[range] = []
         self.live: frozenset[BrokerId] | None = None
-        self.do(BootstrapCluster(cluster_id="c", voter=ReplicaKey(BrokerId(1), DirectoryId(bytes(15) + b"\x01"))))
-        self.register(1, 9092)
+        founder = ReplicaKey(BrokerId(1), DirectoryId(bytes(15) + b"\x01"))
+        self.do(BootstrapCluster(cluster_id="c", voter=founder, level=level))
+        self.register(1, 9092, level)
 
     def do(self, command: Any) -> Any:
         before = self.controller.image
@@ -51,20 +55,25 @@ class AnyCommands(RuleBasedStateMachine):
         self.controller.replay(result.records)
         return result.response
 
-    @rule(broker_id=st.integers(0, 9), port=st.integers(1, 3))
-    def register(self, broker_id: int, port: int) -> None:
+    @rule(broker_id=st.integers(0, 9), port=st.integers(1, 3), level=levels)
+    def register(self, broker_id: int, port: int, level: int) -> None:
         endpoints = (Endpoint("PLAINTEXT", "h", port, "PLAINTEXT"),)
         known = self.controller.image.brokers.get(BrokerId(broker_id))
         directory_id = DirectoryId(bytes(15) + bytes([broker_id])) if known is None else known.directory_id
-        self.do(RegisterBroker(broker_id=BrokerId(broker_id), directory_id=directory_id, endpoints=endpoints))
+        command = RegisterBroker(
+            broker_id=BrokerId(broker_id), directory_id=directory_id, endpoints=endpoints, level=level
+        )
+        registered = self.do(command)
+        assert registered.problem is not None or level >= self.controller.image.feature_level
 
-    @rule(directory=st.integers(1, 9), wish=st.none() | st.integers(0, 5))
-    def admit(self, directory: int, wish: int | None) -> None:
+    @rule(directory=st.integers(1, 9), wish=st.none() | st.integers(0, 5), level=levels)
+    def admit(self, directory: int, wish: int | None, level: int) -> None:
         before = self.controller.image
         command = AdmitBroker(
             directory_id=DirectoryId(bytes(15) + bytes([directory])),
             broker_id=None if wish is None else BrokerId(wish),
             live=self.live or frozenset(),
+            level=level,
         )
         admitted = self.do(command)
         if admitted.problem is None:
@@ -73,6 +82,18 @@ class AnyCommands(RuleBasedStateMachine):
             assert wish in (None, broker_id)
             assert broker_id in before.brokers or wish is not None or broker_id > max(before.brokers)
             assert not self.controller.decide(command, 0).records, "a repeated request writes nothing"
+
+    @rule(level=st.integers(0, 5), supported=st.dictionaries(st.integers(0, 9), levels, min_size=4))
+    def upgrade(self, level: int, supported: dict[int, int]) -> None:
+        before = self.controller.image
+        told = {BrokerId(broker_id): newest for broker_id, newest in supported.items()}
+        updated = self.do(UpdateFeatures(level=level, supported=told))
+        after = self.controller.image.feature_level
+        assert after == updated.level
+        assert after >= before.feature_level, "the level is never lowered"
+        assert updated.problem is not None or level == after
+        registered = [broker.broker_id for broker in before.registered()]
+        assert after == before.feature_level or all(told.get(broker_id, 0) >= after for broker_id in registered)
 
     @rule(live=st.none() | st.frozensets(st.integers(0, 9).map(BrokerId)))
     def come_and_go(self, live: frozenset[BrokerId] | None) -> None:
@@ -129,6 +150,13 @@ class AnyCommands(RuleBasedStateMachine):
         image = self.controller.image
 
         assert image == apply(EMPTY, self.log)
+
+    @invariant()
+    def older_versions_can_read_the_log(self) -> None:
+        image = self.controller.image
+
+        if image.feature_level < ELASTIC_CLUSTER:
+            assert {0} == {encode(record)[1] for record in (*self.log, *snapshot_records(image))}
 
     @invariant()
     def each_partition_is_in_exactly_one_shard(self) -> None:

@@ -7,20 +7,21 @@ v1  throttle_time_ms
 v3  flexible; client software name and version (KIP-511); features
 v4  features may have the minimum version 0
 
-The feature share.version tells clients that share groups may be used (KIP-932).
+The feature share.version tells clients that share groups may be used (KIP-932).  The feature tidemill.level is the
+feature level of the cluster (`metadata/feature_levels`), and the levels that this broker supports.
 """
 
 import re
 from typing import Final
 
 from tidemill.broker.request.request_context import RequestContext
+from tidemill.metadata.feature_levels import FEATURE_NAME, OLDEST
 from tidemill.model import errors
 from tidemill.wire.api import advertised
 from tidemill.wire.messages.api_versions import Request, Response
 
 SHARE_VERSION: Final = "share.version"
-SUPPORTED: Final = (Response.SupportedFeature(name=SHARE_VERSION, min_version=0, max_version=1),)
-FINALIZED: Final = (Response.FinalizedFeature(name=SHARE_VERSION, max_version_level=1, min_version_level=1),)
+SHARE_VERSION_LEVEL: Final = 1
 MINIMUM_ZERO_SINCE: Final = 4  # before, clients refuse a feature with the minimum version 0 (KAFKA-17011)
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -31,10 +32,27 @@ def handle(request: Request, context: RequestContext) -> Response:
     return Response(
         error_code=errors.NONE,
         api_keys=advertised(context.connection.offered),
-        supported_features=SUPPORTED if context.version >= MINIMUM_ZERO_SINCE else (),
-        finalized_features_epoch=0,
-        finalized_features=FINALIZED,
+        supported_features=_supported(context),
+        finalized_features_epoch=context.broker.image.offset,
+        finalized_features=_finalized(context),
     )
+
+
+def _supported(context: RequestContext) -> list[Response.SupportedFeature]:
+    supported = Response.SupportedFeature
+    features = [supported(name=FEATURE_NAME, min_version=OLDEST, max_version=context.broker.newest_level)]
+    if context.version >= MINIMUM_ZERO_SINCE:
+        features.append(supported(name=SHARE_VERSION, min_version=0, max_version=SHARE_VERSION_LEVEL))
+    return features
+
+
+def _finalized(context: RequestContext) -> list[Response.FinalizedFeature]:
+    levels = ((FEATURE_NAME, context.broker.image.feature_level), (SHARE_VERSION, SHARE_VERSION_LEVEL))
+    return [
+        Response.FinalizedFeature(name=name, max_version_level=level, min_version_level=1)
+        for name, level in levels
+        if level > 0  # the image of a broker that is starting has none yet
+    ]
 
 
 def _is_legal(request: Request) -> bool:

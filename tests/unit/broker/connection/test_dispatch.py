@@ -39,4 +39,5 @@ def test_the_controller_handles_what_a_broker_cannot_decide() -> None:
         "describe_quorum",
         "elect_leaders",
         "incremental_alter_configs",
+        "update_features",
     } == {ALL[key].name for key in CONTROLLER_HANDLERS}
