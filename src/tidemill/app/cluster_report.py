@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from tidemill.broker.broker import Broker
+from tidemill.metadata.feature_levels import ELASTIC_CLUSTER
 from tidemill.metadata.image import Shard as PlannedShard
 from tidemill.model.broker_id import ReplicaKey, broker_ids
 from tidemill.model.shard import METADATA_SHARD
@@ -36,6 +37,7 @@ class ClusterReport:
     def brokers(self) -> Json:
         image = self._broker.image
         led = self._broker.cluster.leaders.led_counts()
+        levels = self._broker.cluster.supported_levels()
         carried = Counter(voter for shard in image.shards.values() for voter in shard.replicas)
         rows = []
         for broker_id, broker in sorted(image.brokers.items()):
@@ -48,6 +50,10 @@ class ClusterReport:
                     "is_registered": broker.is_registered,
                     "endpoints": [{"name": e.name, "host": e.host, "port": e.port} for e in broker.endpoints],
                     "is_live": self._is_alive(broker.voter),
+                    # Below the level of elastic clusters, the metadata does not tell what a broker supports.
+                    "feature_level": levels.get(
+                        broker_id, broker.level if image.feature_level >= ELASTIC_CLUSTER else None
+                    ),
                     "heartbeat_age_ms": age_ms,
                     "shards_led": led[broker_id],
                     "shards_carried": carried[broker.voter],

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -30,7 +31,21 @@ def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str |
     Raise NoResponse, NotReady or Refused.
     """
     status, answered = _ask(address, f"{path}?{urlencode(query)}" if query else path, timeout_s)
-    if status != 200:
+    return _checked(address, status, answered)
+
+
+def send(address: str, path: str, body: Mapping[str, Any], *, timeout_s: float) -> dict[str, Any]:
+    """
+    Send a JSON object with POST, and return the JSON object of the response.  `timeout_s` includes the work.
+
+    Raise NoResponse, after which the outcome is unknown, NotReady or Refused.
+    """
+    status, answered = _ask(address, path, timeout_s, body)
+    return _checked(address, status, answered)
+
+
+def _checked(address: str, status: int, answered: dict[str, Any]) -> dict[str, Any]:
+    if status != HTTPStatus.OK:
         kind = NotReady if status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
         raise kind(f"{address}: {answered.get('detail') or answered.get('status') or f'status {status}'}")
     return answered
@@ -46,9 +61,11 @@ def ask_readiness(address: str, *, timeout_s: float = TIMEOUT_S) -> dict[str, An
     return answered
 
 
-def _ask(address: str, path: str, timeout_s: float) -> tuple[int, dict[str, Any]]:
+def _ask(
+    address: str, path: str, timeout_s: float, sent: Mapping[str, Any] | None = None
+) -> tuple[int, dict[str, Any]]:
     """Return the status and the JSON object of a response.  Raise NoResponse."""
-    status, body = _get(address, path, timeout_s)
+    status, body = _request(address, path, timeout_s, sent)
     try:
         answered = json.loads(body)
     except ValueError as error:
@@ -80,19 +97,25 @@ def kafka_address(address: str) -> str | None:
 
 def ask_text(address: str, path: str, *, timeout_s: float = TIMEOUT_S) -> str:
     """Return the text at `path` of the broker at `address`.  Raise NoResponse, NotReady or Refused."""
-    status, body = _get(address, path, timeout_s)
-    if status != 200:
+    status, body = _request(address, path, timeout_s)
+    if status != HTTPStatus.OK:
         kind = NotReady if status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
         raise kind(f"{address}{path}: status {status}")
     return body.decode(errors="replace")
 
 
-def _get(address: str, target: str, timeout_s: float) -> tuple[int, bytes]:
-    """Return the status and the body of a response.  Raise NoResponse."""
+def _request(address: str, target: str, timeout_s: float, sent: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
+    """
+    Send a JSON object with POST, or GET without one, and return the status and the body of the response.  Raise
+    NoResponse.
+    """
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
     try:
-        connection.request("GET", target)
+        if sent is None:
+            connection.request("GET", target)
+        else:
+            connection.request("POST", target, json.dumps(sent), {"Content-Type": "application/json"})
         response = connection.getresponse()
         return response.status, response.read(BODY_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:

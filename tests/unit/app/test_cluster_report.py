@@ -3,6 +3,7 @@
 from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.app.cluster_report import ClusterReport
+from tidemill.metadata.feature_levels import NEWEST, OLDEST
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
@@ -52,11 +53,35 @@ def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
             {"name": "HTTP", "host": "127.0.0.1", "port": 9080},
         ],
         "is_live": True,
+        "feature_level": NEWEST,
         "heartbeat_age_ms": 0,
         "shards_led": 3,
         "shards_carried": 3,
     }
     assert {"answered_by": 1, "brokers": [row]} == answer
+
+
+def test_the_broker_report_has_what_each_broker_supports() -> None:
+    """
+    A live broker tells what it supports itself.  That of a broker that is down is in the metadata, but not below the
+    level of elastic clusters: then it is not known.
+    """
+    older, newer = ClusterWorld(newest_level=OLDEST), ClusterWorld()
+    seen = []
+    for world, level in ((older, NEWEST), (newer, NEWEST + 1)):
+        world.restart(2, newest_level=level)
+        seen.append(_supported(world))
+        world.cut_off(2)
+        world.stopped.add(2)
+        world.until(lambda world=world: 2 not in world[1].broker.cluster.live(), "broker 2 is down")  # type: ignore[misc]
+        seen.append(_supported(world))
+
+    assert [{1: 1, 2: 2, 3: 1}, {1: 1, 2: None, 3: 1}] == seen[:2]
+    assert [{1: 2, 2: 3, 3: 2}, {1: 2, 2: 3, 3: 2}] == seen[2:]
+
+
+def _supported(world: ClusterWorld) -> dict[int, int | None]:
+    return {row["broker_id"]: row["feature_level"] for row in ClusterReport(world[1].broker).brokers()["brokers"]}
 
 
 def test_the_leader_reports_the_progress_of_the_members() -> None:

@@ -15,6 +15,7 @@ from tidemill.broker.broker import Broker
 from tidemill.http.access import DOCS_PATH
 from tidemill.http.answer import JSON_TYPE, problem
 from tidemill.http.v1 import (
+    cluster_level,
     group_offsets,
     groups,
     openapi,
@@ -46,6 +47,7 @@ ROUTES: Final[tuple[Route, ...]] = tuple(
         queues,
         groups,
         group_offsets,
+        cluster_level,
     )
     for route in module.ROUTES
 )
