@@ -55,6 +55,8 @@ class ClusterReport:
                         broker_id, broker.level if image.feature_level >= ELASTIC_CLUSTER else None
                     ),
                     "heartbeat_age_ms": age_ms,
+                    "heard_by": self._broker.cluster.heard_by(broker_id),
+                    "silent_ms": self._broker.cluster.silent_ms(broker_id),
                     "shards_led": led[broker_id],
                     "shards_carried": carried[broker.voter],
                 }

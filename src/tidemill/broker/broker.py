@@ -288,7 +288,7 @@ class Broker:
         Perform the periodic work, such as heartbeats, elections, idle blocks and checkpoints.  Called every 250 ms.
         """
         self.stall_tolerant_clock.tick()
-        self.cluster.peers.tick()
+        self.cluster.tick()
         self.controller.tick()
         self.tick_shards()
         self.membership_reconciler.tick(self.image)

@@ -42,6 +42,7 @@ _LEADER_VERSION: Final = 1
 _FLAGS: Final = 2
 _LAGGING: Final = 3
 _WALL_CLOCK: Final = 4
+_UNHEARD: Final = 5
 _LEVEL: Final = 6
 _MESSAGE: Final = Struct(">BIQ")  # kind, length of the body, and shard id: the start of a section with a Raft message
 _REQUEST: Final = Struct(">BII")
@@ -61,6 +62,8 @@ class Heartbeat:
     """Out-of-sync replicas of the shards that the sender leads: (shard, broker), ascending."""
     wall_ms: int | None = None
     """The sender's wall clock, in ms since the epoch; None if the sender does not tell it, as older brokers."""
+    unheard: tuple[BrokerId, ...] = ()
+    """The registered brokers that the sender does not hear, ascending; older brokers do not tell them."""
     level: int = 1
     """The highest feature level that the sender supports; older brokers, which support level 1, do not tell it."""
 
@@ -116,6 +119,9 @@ def encode_heartbeat(heartbeat: Heartbeat) -> list[Buffer]:
     )
     if heartbeat.wall_ms is not None:
         body += _TAG.pack(_WALL_CLOCK, _I64.size) + _I64.pack(heartbeat.wall_ms)
+    if heartbeat.unheard:
+        ids = b"".join(map(_U32.pack, heartbeat.unheard))
+        body += _TAG.pack(_UNHEARD, len(ids)) + ids
     if heartbeat.level > 1:
         body += _TAG.pack(_LEVEL, _U16.size) + _U16.pack(heartbeat.level)
     return [_SECTION.pack(HEARTBEAT, len(body)) + body]
@@ -174,7 +180,7 @@ def _decode(kind: int, body: memoryview) -> Section:
 
 
 def _decode_heartbeat(body: memoryview) -> Heartbeat:
-    """Decode a heartbeat.  A field that the sender omitted keeps its default: zero, no replicas, None, or level 1."""
+    """Decode a heartbeat.  A field that the sender omitted keeps its default: zero, none, None, or level 1."""
     heartbeat = Heartbeat(0, 0, ())
     at = 0
     while at < len(body):
@@ -193,6 +199,8 @@ def _decode_heartbeat(body: memoryview) -> Heartbeat:
             heartbeat.lagging = tuple((ShardId(shard), BrokerId(it)) for shard, it in _PAIR.iter_unpack(field))
         elif tag == _WALL_CLOCK and length == _I64.size and is_whole:
             (heartbeat.wall_ms,) = _I64.unpack(field)
+        elif tag == _UNHEARD and not length % _U32.size and is_whole:
+            heartbeat.unheard = tuple(BrokerId(it) for (it,) in _U32.iter_unpack(field))
         elif tag == _LEVEL and length == _U16.size and is_whole:
             (heartbeat.level,) = _U16.unpack(field)
         elif _LEADER_VERSION <= tag <= _LEVEL or not is_whole:

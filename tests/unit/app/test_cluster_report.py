@@ -55,6 +55,8 @@ def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
         "is_live": True,
         "feature_level": NEWEST,
         "heartbeat_age_ms": 0,
+        "heard_by": 0,
+        "silent_ms": None,
         "shards_led": 3,
         "shards_carried": 3,
     }

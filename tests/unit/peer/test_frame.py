@@ -35,6 +35,7 @@ SECTIONS: st.SearchStrategy[Section] = st.one_of(
         st.integers(0, 255),
         st.lists(st.tuples(SHARDS, U64.map(BrokerId)), max_size=4).map(tuple),
         st.none() | st.integers(-(1 << 63), (1 << 63) - 1),
+        unheard=st.lists(U32.map(BrokerId), max_size=4).map(tuple),
         level=st.integers(1, (1 << 16) - 1),
     ),
     st.builds(Leaders, U64, U64, st.lists(st.tuples(SHARDS, U64), max_size=4).map(tuple)),
@@ -137,10 +138,12 @@ def test_an_unknown_field_of_a_heartbeat_is_skipped() -> None:
     received = heartbeat_of((2, b"\x03"), (9, b"of a later version"), (1, (5).to_bytes(8, "big")))
 
     assert [Heartbeat(5, 3, ())] == list(sections(received))
-    assert [Heartbeat(0, 0, (), None, level=1)] == list(sections(heartbeat_of()))
+    assert [Heartbeat(0, 0, (), None, unheard=(), level=1)] == list(sections(heartbeat_of()))
 
 
-@pytest.mark.parametrize("field", [(1, b"short"), (2, b""), (2, b"ab"), (3, bytes(15)), (4, bytes(7)), (6, bytes(1))])
+@pytest.mark.parametrize(
+    "field", [(1, b"short"), (2, b""), (2, b"ab"), (3, bytes(15)), (4, bytes(7)), (5, bytes(6)), (6, bytes(1))]
+)
 def test_a_field_with_an_impossible_length_is_refused(field: tuple[int, bytes]) -> None:
     """
     A field is refused, instead of being misread, if it ends within a row or if its number has the wrong size.

@@ -37,6 +37,9 @@ def test_the_encoding_matches_the_golden_file() -> None:
             encode_heartbeat(Heartbeat(3, DRAINING, ((ShardId(4), BrokerId(2)), (ShardId(500), BrokerId(3)))))
         ),
         "heartbeat with a clock": joined(encode_heartbeat(Heartbeat(3, 0, (), 1_800_000_000_000))),
+        "heartbeat with silent brokers": joined(
+            encode_heartbeat(Heartbeat(3, 0, (), unheard=(BrokerId(2), BrokerId(300))))
+        ),
         "heartbeat with a level": joined(encode_heartbeat(Heartbeat(3, 0, (), level=2))),
         "leaders": joined(encode_leaders(Leaders(3, 5, ((ShardId(4), 17), (ShardId(6), 0))))),
         "message": joined(encode_message(ShardId(4), [b"raft", b"batch"])),

@@ -10,6 +10,7 @@ from tidemill.broker.peers.leader_waiters import LeaderWaiters
 from tidemill.broker.peers.peers import Peers
 from tidemill.broker.peers.release_limit import ReleaseLimit
 from tidemill.broker.peers.replica_lag import Lagging, ReplicaLag
+from tidemill.broker.peers.silent_brokers import SilentBrokers
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.image import Shard as PlannedShard
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
@@ -62,7 +63,7 @@ class ClusterOwner(Protocol):
 class Cluster:
     """
     Implements `RaftTransport` and `ShardObserver` for this broker's shards, `PeersOwner` for the links to other
-    brokers, and the views of `LeaderWaiters` and `ReplicaLag`.
+    brokers, and the views of `LeaderWaiters`, `ReplicaLag` and `SilentBrokers`.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Cluster:
         self.leaders = LeaderTable(identity.voter)
         self.clocks = ReleaseLimit(machine.clock, machine.clock_drift_max)
         self._lag = ReplicaLag(self, stall_tolerant_clock)
+        self._silent = SilentBrokers(self, stall_tolerant_clock)
         self.peers = Peers(self, self.leaders, clock=stall_tolerant_clock, call_soon=machine.turns.call_soon)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image or the leader table has changed
         self.leader_waiters = LeaderWaiters(self, machine)
@@ -115,6 +117,11 @@ class Cluster:
     def out_of_sync(self) -> frozenset[Lagging]:
         """The result of the last call to `lagging`."""
         return self._lag.lagging
+
+    @property
+    def unheard(self) -> tuple[BrokerId, ...]:
+        """The registered brokers that this broker did not hear at the last tick."""
+        return self._silent.unheard
 
     @property
     def image(self) -> ClusterImage:
@@ -156,6 +163,27 @@ class Cluster:
         """Return the peer addresses of the registered brokers other than `broker_id`, as host:port."""
         others = [broker for broker in self.image.brokers.values() if broker.broker_id != broker_id]
         return [address for broker in others for address in peer_addresses(broker.endpoints)]
+
+    def tick(self) -> None:
+        """Find out which brokers are silent, and send heartbeats, which say it.  Called at each tick."""
+        self._silent.tick()
+        self.peers.tick()
+
+    def heard_by(self, broker_id: BrokerId) -> int:
+        """Return how many live brokers, this one included, hear a registered broker; it does not count itself."""
+        return self._silent.heard_by(broker_id)
+
+    def is_silent(self, broker_id: BrokerId) -> bool:
+        """Return whether neither this broker nor any live peer hears a registered broker."""
+        return self._silent.is_silent(broker_id)
+
+    def silent_ms(self, broker_id: BrokerId) -> int | None:
+        """Return for how long a broker has been silent, in time that this broker ran; None if it is not silent."""
+        return self._silent.silent_ms(broker_id)
+
+    def unheard_by_peers(self) -> dict[BrokerId, frozenset[BrokerId]]:
+        """Return the registered brokers that each live peer does not hear, by its last heartbeat."""
+        return {voter.broker_id: self.peers.unheard_by(voter) for voter in self.peers.alive()}
 
     def stop(self) -> None:
         self.leader_waiters.stop()

@@ -16,7 +16,7 @@ from tidemill.broker.peers.leader_table import LeaderTable
 from tidemill.broker.peers.replica_lag import Lagging
 from tidemill.broker.peers.unanswered import NO_CONTROLLER, Unanswered
 from tidemill.metadata.feature_levels import OLDEST
-from tidemill.model.broker_id import ReplicaKey
+from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 from tidemill.peer import frame as frames
@@ -61,6 +61,7 @@ class _Peer:
         "out",
         "out_bytes",
         "sent_version",
+        "unheard",
     )
 
     def __init__(self, link: Link, now_ms: int, heartbeat_at: int | None) -> None:
@@ -71,6 +72,9 @@ class _Peer:
         self.flags = frames.DRAINING  # from the last heartbeat; before that, no leadership is transferred to the peer
         # Out-of-sync replicas of the shards that the peer leads; None: not reported yet.
         self.lagging: frozenset[Lagging] | None = None
+        self.unheard: frozenset[BrokerId] = (
+            frozenset()
+        )  # the brokers that the peer does not hear, from the last heartbeat
         self.level = OLDEST  # the highest feature level that the peer supports, from the last heartbeat
         self.out: list[Buffer] = []
         self.out_bytes = 0
@@ -94,6 +98,11 @@ class PeersOwner(Protocol):
     @property
     def flags(self) -> int:
         """The flags in this broker's heartbeats (see `peer.frame`)."""
+        ...
+
+    @property
+    def unheard(self) -> tuple[BrokerId, ...]:
+        """The registered brokers that this broker does not hear."""
         ...
 
     def hello(self) -> Hello: ...
@@ -213,6 +222,11 @@ class Peers:
         peer = self._by_key.get(voter)
         return OLDEST if peer is None else peer.level
 
+    def unheard_by(self, voter: ReplicaKey) -> frozenset[BrokerId]:
+        """Return the registered brokers that the peer does not hear, as it last reported them."""
+        peer = self._by_key.get(voter)
+        return frozenset() if peer is None else peer.unheard
+
     def heartbeat_age_ms(self, voter: ReplicaKey) -> int | None:
         """Return the age of the peer's last heartbeat; None if there is no connection or no heartbeat yet."""
         peer = self._by_key.get(voter)
@@ -252,6 +266,7 @@ class Peers:
             self._owner.flags,
             self._owner.lagging(),
             self._clock.wall_ms(),
+            unheard=self._owner.unheard,
             level=self._owner.newest_level,
         )
         self._to_silent = frames.encode_heartbeat(heartbeat)
@@ -374,13 +389,14 @@ class Peers:
                         # and fail it.
                         del peer.asked[correlation]
                         asked.answered(outcome)
-                case frames.Heartbeat(_, flags, lagging, wall_ms, level):
+                case frames.Heartbeat():
                     peer.heartbeat_at = peer.heard_at
-                    peer.flags = flags
-                    peer.lagging = frozenset(lagging)
-                    peer.level = level
-                    if voter is not None and wall_ms is not None:
-                        self._owner.clock_heard(voter, wall_ms)
+                    peer.flags = section.flags
+                    peer.lagging = frozenset(section.lagging)
+                    peer.unheard = frozenset(section.unheard)
+                    peer.level = section.level
+                    if voter is not None and section.wall_ms is not None:
+                        self._owner.clock_heard(voter, section.wall_ms)
 
     def _answer(self, peer: _Peer, correlation: int, data: memoryview) -> None:
         def respond(parts: Sequence[Buffer]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,7 @@ class Linked:
         self.is_syncing = True
         self.flags = 0
         self.newest_level = 3
+        self.unheard: tuple[BrokerId, ...] = ()
         self.table = LeaderTable(ME)
         self.peers = Peers(self, self.table, clock=self.stall_tolerant_clock, call_soon=self.turns.append)
         self.handler = RecordingHandler()
@@ -128,8 +130,8 @@ class Linked:
         self.stall_tolerant_clock.tick()
         self.peers.tick()
 
-    def hear(self, *lagging: Lagging, flags: int = 0, wall_ms: int | None = None, level: int = 1) -> None:
-        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, flags, lagging, wall_ms, level))
+    def hear(self, *lagging: Lagging, flags: int = 0, wall_ms: int | None = None, **more: Any) -> None:
+        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, flags, lagging, wall_ms, **more))
         self.peers.received(self.link, memoryview(b"".join(heartbeat)))
 
 
@@ -432,3 +434,21 @@ def test_each_heartbeat_has_the_newest_level_that_its_sender_supports(linked: Li
 
     assert [1, 3, 2, 1, 1] == levels
     assert 3 == next(it.level for it in linked.link.sections() if isinstance(it, frames.Heartbeat))
+
+
+def test_each_heartbeat_lists_the_brokers_that_its_sender_does_not_hear(linked: Linked) -> None:
+    """Each heartbeat replaces the list of the previous one.  A peer without a connection has no opinion."""
+    lists = [linked.peers.unheard_by(OTHER)]
+    for unheard in ((BrokerId(3), BrokerId(4)), (BrokerId(4),), ()):
+        linked.hear(unheard=unheard)
+        lists.append(linked.peers.unheard_by(OTHER))
+    linked.hear(unheard=(BrokerId(3),))
+    linked.peers.lost(linked.link, "gone")
+    lists.append(linked.peers.unheard_by(OTHER))
+    linked.peers.linked(linked.link)
+    linked.unheard = (BrokerId(7), BrokerId(9))
+    linked.peers.tick()
+    linked.turn()
+
+    assert [set(), {3, 4}, {4}, set(), set()] == lists
+    assert (7, 9) == next(it.unheard for it in linked.link.sections() if isinstance(it, frames.Heartbeat))
