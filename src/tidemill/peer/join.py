@@ -28,6 +28,8 @@ class Response(Message):
     cluster_id: str = field(STRING, default="")
     broker_id: int = field(INT32, default=-1)
     peers: Sequence[str] = field(array(STRING), tag=0, default=())  # host:port of each broker's peer listener
+    # The same of the brokers that the answering brokers hear, also with an error: where they are reached now.
+    live_peers: Sequence[str] = field(array(STRING), tag=1, default=())
 
 
 API = Api(key=10_000, versions=range(1), flexible_from=0, request=Request, response=Response)

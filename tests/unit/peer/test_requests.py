@@ -211,6 +211,11 @@ RESPONSES: list[tuple[Api, Message, str]] = [
     ),
     (
         join.API,
+        join.Response(error_code=errors.NOT_CONTROLLER, live_peers=["h:1"]),
+        "0029" + NULL + "01" + "ffffffff" + "01" + "01" + "05" + "02" + "04683a31",
+    ),
+    (
+        join.API,
         join.Response(error_code=errors.DUPLICATE_BROKER_REGISTRATION, error_message="no"),
         "0065" + "036e6f" + "01" + "ffffffff" + NO_TAGS,
     ),

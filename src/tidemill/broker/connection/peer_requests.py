@@ -81,9 +81,7 @@ class PeerRequests:
             image_offset.API: self._image_offset,
         }
         anywhere: dict[Api, Handler] = {
-            # A Join is forwarded, because a joining broker may know only one address.  Forwarding does not wait for
-            # a controller, because the joining broker itself retries a refused Join.
-            join.API: forwarded(join.API, self._join, _refused_join, wait_ms=0),
+            join.API: self._join_anywhere,
             transfer_leadership.API: self._transfer_leadership,
             share_open.API: self._open_share,
             share_close.API: self._close_share,
@@ -92,6 +90,9 @@ class PeerRequests:
         }
         shared = {api: HANDLERS[key] for key, api in UNLISTED.items()}  # clients send these, too
         own = controller | anywhere | shared
+        # A Join is forwarded, because a joining broker may know only one address.  Forwarding does not wait for a
+        # controller, because the joining broker itself retries a refused Join.
+        self._forward_join = forwarded(join.API, self._join, _refused_join, wait_ms=0)
         self._for_controller = CONTROLLER_HANDLERS.keys() | {api.key for api in controller}
         self._handlers: Mapping[int, Handler] = CONTROLLER_HANDLERS | {api.key: it for api, it in own.items()}
         self._wire = ServerConnection({key: ALL[key] for key in CONTROLLER_HANDLERS} | {api.key: api for api in own})
@@ -127,6 +128,23 @@ class PeerRequests:
             outcome.then(answered, lambda _: answered(None))
         else:
             answered(outcome)
+
+    def _join_anywhere(self, request: join.Request, context: RequestContext) -> object:
+        """
+        Forward a Join to the controller, and add the addresses of the brokers that this broker hears to the response,
+        even if there is no controller: there may be none because brokers have moved, and the addresses in the metadata
+        are outdated.
+        """
+        pending: Pending[join.Response] = Pending()
+
+        def answered(response: join.Response) -> None:
+            heard = context.broker.cluster.live_addresses(DirectoryId(request.directory_id))
+            response.live_peers = [*dict.fromkeys((*response.live_peers, *heard))]
+            pending.complete(response)
+
+        outcome: Any = self._forward_join(request, context)
+        outcome.then(answered, pending.fail)
+        return pending
 
     # Requests that only the controller answers.
 

@@ -14,7 +14,7 @@ from tidemill.broker.peers.silent_brokers import SilentBrokers
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.image import Shard as PlannedShard
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
-from tidemill.model.broker_id import BrokerId, ReplicaKey
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.peer.frame import DRAINING
@@ -163,6 +163,14 @@ class Cluster:
         """Return the peer addresses of the registered brokers other than `broker_id`, as host:port."""
         others = [broker for broker in self.image.brokers.values() if broker.broker_id != broker_id]
         return [address for broker in others for address in peer_addresses(broker.endpoints)]
+
+    def live_addresses(self, asking: DirectoryId) -> list[str]:
+        """
+        Return the addresses at which the brokers that this broker hears are reached now, as they say themselves, except
+        for the broker with the directory `asking`.
+        """
+        others = sorted(voter for voter in self.peers.alive() if voter.directory_id != asking)
+        return [address for voter in others if (address := self.peers.address(voter))]
 
     def tick(self) -> None:
         """Find out which brokers are silent, and send heartbeats, which say it.  Called at each tick."""

@@ -222,6 +222,11 @@ class Peers:
         peer = self._by_key.get(voter)
         return OLDEST if peer is None else peer.level
 
+    def address(self, voter: ReplicaKey) -> str:
+        """Return the address of the peer's listener, as its process says; empty if there is no connection."""
+        peer = self._by_key.get(voter)
+        return "" if peer is None else peer.link.hello.address
+
     def unheard_by(self, voter: ReplicaKey) -> frozenset[BrokerId]:
         """Return the registered brokers that the peer does not hear, as it last reported them."""
         peer = self._by_key.get(voter)

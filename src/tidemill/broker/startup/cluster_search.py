@@ -5,6 +5,9 @@ ClusterSearch: finds the controller for a starting broker, which sends a Join re
                   ▲                                          │        └──▶ refused: another directory has the id
                   └──────────── no controller: retry ◀───────┘
 
+Each response also names the addresses of the brokers that are heard, even if there is no controller.  So brokers that
+have all moved to other addresses find each other, although the metadata has the old ones.
+
 A broker that has just been admitted knows only the brokers to which it sent the request, but a different one may lead
 the metadata shard.  A broker whose id now belongs to another directory is no longer a replica, and learns this only
 from the response.  For any other broker, the request changes nothing.
@@ -61,7 +64,7 @@ class ClusterSearch:
             if outcome.error_code and outcome.error_code not in NOT_NOW:
                 self._refusal = refusal(outcome, self._broker.identity.broker_id)
             cluster = self._broker.cluster
-            cluster.heard_of = [*dict.fromkeys((*cluster.heard_of, *outcome.peers))]
+            cluster.heard_of = [*dict.fromkeys((*cluster.heard_of, *outcome.peers, *outcome.live_peers))]
             cluster.reach()
 
         self._asked.add(voter)

@@ -1,7 +1,7 @@
 """Joining: requests admission for a broker with an empty directory from the brokers at the configured addresses.
 
 connection to any broker ─▶ Join ─▶ cluster id and broker id
-             ▲               └── no controller at the moment: retry after a pause
+             ▲               └── no controller at the moment: retry after a pause, there and at the brokers it hears
              └───────────────────────┘
 """
 
@@ -41,6 +41,7 @@ class Joining:
         """
         self._machine = machine
         self._addresses = addresses
+        self._heard_of: dict[str, None] = {}  # the addresses of further brokers, from their peers
         self._request = join.Request(
             directory_id=directory_id, broker_id=-1 if broker_id is None else broker_id, level=newest_level
         )
@@ -101,6 +102,7 @@ class Joining:
     def _answered(self, link: Link, answer: join.Response) -> None:
         if answer.error_code in NOT_NOW:
             self._problem = f"the cluster has no controller now (error {answer.error_code})"
+            self._reach(answer.live_peers)
             self._timers.append(self._machine.call_later(AGAIN_MS / 1_000, lambda: self._ask(link)))
             return
         done, self._done = self._done, None
@@ -110,6 +112,13 @@ class Joining:
             for timer in self._timers:
                 timer.cancel()
             done(answer)
+
+    def _reach(self, others: Sequence[str]) -> None:
+        """Ask further brokers, too: the one that named them may be lost before there is a controller."""
+        known = len(self._heard_of)
+        self._heard_of |= dict.fromkeys(others)
+        if self._links is not None and len(self._heard_of) > known:
+            self._links.reach([*dict.fromkeys((*self._addresses, *self._heard_of))])
 
     def lost(self, link: Link, why: str) -> None:
         self._heard_at.pop(link, None)

@@ -239,6 +239,15 @@ class BrokerMachine:
         self._log("stopped")
         self.kill()
 
+    def move(self, host: str, join: tuple[str, ...]) -> None:
+        """
+        Give the machine another host name, while no process runs.  The next process is reached there, and knows the
+        addresses in `join`.
+        """
+        assert self.loop is None, f"{self.name} runs"
+        self.name = host
+        self._join = join
+
     def wipe(self, join: tuple[str, ...]) -> None:
         """
         Replace the disk with an empty one.  At its next start, the broker joins the cluster at the addresses `join`,

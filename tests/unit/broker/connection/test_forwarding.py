@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.unit.broker.cluster_world import ClusterWorld, Node
+from tidemill.metadata.feature_levels import NEWEST
 from tidemill.model import errors
 from tidemill.model.topic import METADATA_TOPIC
 from tidemill.peer import join
@@ -100,3 +101,27 @@ def test_a_producer_waits_for_its_id_while_there_is_no_controller() -> None:
     request = init_producer_id.Request(transactional_id=None, transaction_timeout_ms=0)
 
     assert errors.COORDINATOR_LOAD_IN_PROGRESS == world[3].client.ask(request, 4).error_code
+
+
+def test_a_join_names_the_brokers_that_are_heard_even_without_a_controller() -> None:
+    """
+    The response has the addresses in the Hellos of live brokers, those of the asked broker and, if there is one, of the
+    controller.  The asking broker is not among them, and neither is one that is silent.
+    """
+    world = ClusterWorld()
+    identity = world[3].broker.identity
+    request = join.Request(
+        directory_id=identity.directory_id, broker_id=identity.broker_id, was_admitted=True, level=NEWEST
+    )
+    outcomes: list[Any] = []
+
+    def ask() -> None:
+        world[3].broker.cluster.peers.ask(world[2].broker.identity.voter, join.API, request, outcomes.append)
+        world.stabilize()
+
+    ask()
+    world.cut_off(1)
+    ask()
+
+    assert [errors.NONE, errors.NOT_CONTROLLER] == [outcome.error_code for outcome in outcomes]
+    assert [{world[1].address, world[2].address}, set()] == [set(outcome.live_peers) for outcome in outcomes]

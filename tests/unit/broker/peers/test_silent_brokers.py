@@ -104,7 +104,7 @@ def test_this_broker_lists_the_registered_brokers_that_it_does_not_hear(
 
 
 def test_no_broker_counts_as_hearing_itself(cluster: Cluster, silent: SilentBrokers) -> None:
-    """Of three live brokers, two hear each of them."""
+    """Each of three live brokers is heard by the two others."""
     silent.tick()
 
     assert [2, 2, 2, 0] == [silent.heard_by(it) for it in (A, B, C, D)]
