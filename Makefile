@@ -40,6 +40,7 @@ bench: install  ## measure against Apache Kafka (needs Java and Maven), saved as
 	@$(PYTHON) -m benchmarks
 	@$(PYTHON) -m benchmarks.replicated
 	@$(PYTHON) -m benchmarks.idle_shards
+	@$(PYTHON) -m benchmarks.heartbeats
 	@$(PYTHON) -m benchmarks.restart
 	@$(PYTHON) -m benchmarks.planner
 	@$(PYTHON) -m benchmarks.share_groups

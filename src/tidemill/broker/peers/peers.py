@@ -10,6 +10,7 @@ soon as its connection is lost, a peer is no longer alive.  All times come from 
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from tidemill.broker.peers.leader_table import LeaderTable
@@ -32,6 +33,8 @@ GIVEN_UP_MS: Final = 10_000  # a connection on which nothing arrives for this ti
 ASKED_MS: Final = 30_000  # an unanswered request fails after this time: its response may have been dropped
 LEADERS_MAX: Final = 4_000  # entries of the leader table in one section: 64 KiB
 FRAME_BYTES: Final = 4 << 20  # a frame of this size is sent before the end of the turn
+SLICED_FROM: Final = 100  # with so many links, the work of a tick is divided: it would hold the event loop for too long
+SLICE: Final = 64  # the links of one part; the next turn of the event loop has the next part
 
 Answered = Callable[[Any | Unanswered], None]
 Respond = Callable[[Sequence[Buffer]], None]
@@ -169,7 +172,10 @@ class Peers:
         self._to_heard: list[Buffer] = []
         self._lives: dict[ReplicaKey, int] = {}  # the last known incarnation of each peer
         self._lost: dict[ReplicaKey, int] = {}  # time of the last heartbeat of each peer whose connection is lost
+        self._queued: list[_Peer] = []  # the peers whose sections leave at the end of the turn
         self._is_scheduled = False
+        self._to_tick: dict[Link, _Peer] = {}  # the links whose part of the last tick has not been done yet
+        self._is_slice_due = False
 
     def attach(self, handler: PeerHandler) -> None:
         """
@@ -239,7 +245,12 @@ class Peers:
         return None if heartbeat_at is None else self._clock.monotonic_ms() - heartbeat_at
 
     def alive(self) -> frozenset[ReplicaKey]:
-        return frozenset(filter(self.is_alive, self._by_key))
+        heard_since_ms = self._clock.monotonic_ms() - SILENT_MS
+        return frozenset(
+            voter
+            for voter, peer in self._by_key.items()
+            if peer.heartbeat_at is not None and peer.heartbeat_at >= heard_since_ms
+        )
 
     def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
         peer = self._by_key.get(to)
@@ -264,8 +275,10 @@ class Peers:
         return True
 
     def tick(self) -> None:
-        """Send heartbeats and close silent connections.  Called at each tick."""
-        now_ms = self._clock.monotonic_ms()
+        """
+        Send heartbeats and close silent connections.  Called at each tick.  With many links, some of it is done in the
+        next turns of the event loop.
+        """
         heartbeat = frames.Heartbeat(
             self._leaders.version,
             self._owner.flags,
@@ -277,8 +290,14 @@ class Peers:
         self._to_silent = frames.encode_heartbeat(heartbeat)
         heartbeat.flags |= frames.HEARS_RECEIVER
         self._to_heard = frames.encode_heartbeat(heartbeat)
-        is_syncing = self._owner.is_syncing
-        for peer in list(self._peers.values()):
+        # What is left of the tick before comes first, so that no link waits for ever.
+        self._to_tick |= self._peers
+        self._tick_some(SLICE if len(self._peers) >= SLICED_FROM else len(self._to_tick))
+
+    def _tick_some(self, count: int) -> None:
+        now_ms, is_syncing = self._clock.monotonic_ms(), self._owner.is_syncing
+        for link in list(islice(self._to_tick, count)):
+            peer = self._to_tick.pop(link)
             if now_ms - peer.heard_at > GIVEN_UP_MS:
                 peer.link.close(f"nothing was heard for {GIVEN_UP_MS} ms")
                 continue
@@ -287,6 +306,13 @@ class Peers:
                 self._put(peer, self._to_heard if self._is_heard(peer) else self._to_silent)
             if peer.link.hello.voter is not None:
                 self._tell_leaders(peer)  # sends the leader table again if the link has dropped a frame
+        if self._to_tick and not self._is_slice_due:
+            self._is_slice_due = True
+            self._call_soon(self._next_slice)
+
+    def _next_slice(self) -> None:
+        self._is_slice_due = False
+        self._tick_some(SLICE)
 
     def tell_leaders(self) -> None:
         """Send the changes to this broker's part of the leader table to all peers."""
@@ -308,6 +334,8 @@ class Peers:
     # Methods that send: each link gets at most one frame per turn of the event loop, unless a frame becomes large.
 
     def _put(self, peer: _Peer, parts: Sequence[Buffer]) -> None:
+        if not peer.out:
+            self._queued.append(peer)
         peer.out += parts
         peer.out_bytes += sum(map(len, parts))
         if peer.out_bytes >= FRAME_BYTES:
@@ -318,8 +346,9 @@ class Peers:
 
     def _flush(self) -> None:
         self._is_scheduled = False
-        for peer in list(self._peers.values()):
-            if peer.out:
+        queued, self._queued = self._queued, []
+        for peer in queued:
+            if peer.out and self._peers.get(peer.link) is peer:
                 self._send(peer)
 
     def _send(self, peer: _Peer) -> None:
@@ -414,6 +443,7 @@ class Peers:
         peer = self._peers.pop(link, None)
         if peer is None:
             return
+        self._to_tick.pop(link, None)
         voter = link.hello.voter
         if voter is not None and self._by_key.get(voter) is peer:
             del self._by_key[voter]

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.broker.broker_world import HandClock
 from tidemill.broker.connection.peer_requests import FRAME_SIZE_BYTES
 from tidemill.broker.peers.leader_table import LeaderTable
-from tidemill.broker.peers.peers import ASKED_MS, FRAME_BYTES, SILENT_MS, Peers, Respond
+from tidemill.broker.peers.peers import ASKED_MS, FRAME_BYTES, SILENT_MS, SLICE, SLICED_FROM, Peers, Respond
 from tidemill.broker.peers.replica_lag import Lagging
 from tidemill.broker.peers.unanswered import NO_CONTROLLER
 from tidemill.broker.stall_tolerant_clock import STEP_MS_MAX, StallTolerantClock
@@ -452,3 +452,61 @@ def test_each_heartbeat_lists_the_brokers_that_its_sender_does_not_hear(linked: 
 
     assert [set(), {3, 4}, {4}, set(), set()] == lists
     assert (7, 9) == next(it.unheard for it in linked.link.sections() if isinstance(it, frames.Heartbeat))
+
+
+def many_links(linked: Linked, count: int) -> list[HandLink]:
+    """Replace the link of `linked` with links to `count` brokers, none of which has sent or received anything."""
+    linked.peers.lost(linked.link, "replaced")
+    links = []
+    for number in range(2, 2 + count):
+        link = HandLink()
+        link.hello = replace(link.hello, voter=ReplicaKey(BrokerId(number), DirectoryId(number.to_bytes(16))))
+        linked.peers.linked(link)
+        links.append(link)
+    linked.turn()
+    for link in links:
+        link.frames.clear()
+    return links
+
+
+def test_the_heartbeats_of_many_links_leave_in_slices(linked: Linked) -> None:
+    """
+    Every turn of the event loop sends at most a slice, so that requests are answered in between, and each link gets one
+    heartbeat for each tick.
+    """
+    links = many_links(linked, 299)
+    linked.peers.tick()
+    sent = [sum(len(link.frames) for link in links)]
+    while linked.turns:
+        linked.turn()
+        sent.append(sum(len(link.frames) for link in links))
+
+    assert [0, SLICE, 2 * SLICE, 3 * SLICE, 4 * SLICE, 299] == sent[:6]
+    assert {299} == set(sent[5:])
+    assert {1} == {sum(isinstance(it, frames.Heartbeat) for it in link.sections()) for link in links}
+
+
+def test_the_heartbeats_of_few_links_leave_at_once(linked: Linked) -> None:
+    """A small cluster sends all heartbeats in the turn after the tick."""
+    links = many_links(linked, SLICED_FROM - 1)
+
+    linked.peers.tick()
+    linked.turn()
+
+    assert {1} == {len(link.frames) for link in links}
+
+
+def test_no_link_is_passed_over_when_the_next_tick_comes_early(linked: Linked) -> None:
+    """
+    If the loop is so busy that the next tick comes before all slices, the links that have not had their turn come
+    first.  A link that is lost meanwhile gets nothing.
+    """
+    links = many_links(linked, 299)
+    for _ in range(299 // SLICE + 1):
+        linked.peers.tick()
+        linked.peers.lost(links.pop(), "gone")
+    lost = 299 - len(links)
+    linked.turn()
+
+    assert {1} == {len(link.frames) for link in links}
+    assert 5 == lost
