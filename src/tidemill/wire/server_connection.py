@@ -26,6 +26,10 @@ _HEADER: Final = Struct(">hhih")  # API key, version, correlation id, length of 
 _HEADER_SIZE: Final = _HEADER.size
 
 
+class UnknownRequest(ProtocolError):
+    """A request of an API, or in a version, that the broker does not implement."""
+
+
 class RequestEnvelope:
     """A request, and the data that is needed to respond to it."""
 
@@ -76,18 +80,21 @@ class ServerConnection:
         return envelope
 
     def decode(self, frame: memoryview) -> RequestEnvelope:
-        """Decode the request in this frame without adding it to `pending`.  Raise ProtocolError."""
+        """
+        Decode the request in this frame without adding it to `pending`.  Raise ProtocolError; for an unknown API or
+        version, UnknownRequest.
+        """
         size = len(frame)
         if size < _HEADER_SIZE:
             raise ProtocolError(f"a request of {size} bytes has no header")
         key, version, correlation_id, client_size = _HEADER.unpack_from(frame, 0)
         api = self._apis.get(key)
         if api is None:
-            raise ProtocolError(f"this broker does not implement API key {key} (version {version})")
+            raise UnknownRequest(f"this broker does not implement API key {key} (version {version})")
         if version not in api.versions:
             if key == api_versions.API.key:
                 return self._version_refusal(api, correlation_id, size)
-            raise ProtocolError(
+            raise UnknownRequest(
                 f"this broker supports {api.name} v{api.versions.start}-{api.versions.stop - 1}, not v{version}"
             )
         position = _HEADER_SIZE

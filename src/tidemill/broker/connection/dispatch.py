@@ -2,7 +2,8 @@
 
 Each API is handled by the function `handle` of the module in `broker/handlers` that is named after the API.  If the
 module also has a function `refused`, only the controller handles the API, and other brokers forward requests to it.
-`refused(request, error_code)` returns the response to a request that no controller has handled.
+`refused(request, error_code)` returns the response to a request that no controller has handled.  `SINCE_LEVEL` of such
+a module is the newest feature level of the first version of Tidemill that knows the API, if it is not the oldest one.
 """
 
 import pkgutil
@@ -12,6 +13,7 @@ from typing import Final
 
 from tidemill.broker import handlers
 from tidemill.broker.connection.forwarding import Handler, forwarded
+from tidemill.metadata.feature_levels import OLDEST
 from tidemill.peer import share_describe, share_receipts, share_receive, share_resolve, timer_list, timer_resolve
 from tidemill.wire.api import ALL
 from tidemill.wire.schema import Api
@@ -37,7 +39,9 @@ def _modules() -> dict[Api, ModuleType]:
 
 
 def _handler_of(api: Api, module: ModuleType) -> Handler:
-    return forwarded(api, module.handle, module.refused) if hasattr(module, "refused") else module.handle
+    if not hasattr(module, "refused"):
+        return module.handle  # type: ignore[no-any-return]
+    return forwarded(api, module.handle, module.refused, since_level=getattr(module, "SINCE_LEVEL", OLDEST))
 
 
 _MODULES: Final = _modules()

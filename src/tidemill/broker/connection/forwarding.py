@@ -2,8 +2,9 @@
 
     handler ─▶ ControllerClient ─▶ the controller's response ─▶ client
 
-The error is NOT_CONTROLLER if no controller is found within `WAIT_MS`, and REQUEST_TIMED_OUT if the connection to the
-controller is lost before the controller has answered, because the outcome is then unknown.
+The error is NOT_CONTROLLER if no controller is found within `WAIT_MS`, UNSUPPORTED_VERSION if the controller is of a
+version that does not know the request, and REQUEST_TIMED_OUT if the connection to the controller is lost before the
+controller has answered, because the outcome is then unknown.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 from tidemill.broker.peers.unanswered import Unanswered, error_code_of
 from tidemill.broker.request.request_context import RequestContext
+from tidemill.metadata.feature_levels import OLDEST
 from tidemill.shard.pending import Pending
 from tidemill.wire.schema import Api, Message
 
@@ -19,10 +21,18 @@ WAIT_MS: Final = 5_000  # how long a request waits for a controller; an election
 Handler = Callable[[Any, RequestContext], object]
 
 
-def forwarded(api: Api, handle: Handler, refused: Callable[[Any, int], Message], *, wait_ms: int = WAIT_MS) -> Handler:
+def forwarded(
+    api: Api,
+    handle: Handler,
+    refused: Callable[[Any, int], Message],
+    *,
+    wait_ms: int = WAIT_MS,
+    since_level: int = OLDEST,
+) -> Handler:
     """
     Return a handler that runs `handle` on the controller, which may be this broker or another one.  `refused` returns
-    the response that rejects an entire request with an error code.
+    the response that rejects an entire request with an error code: UNSUPPORTED_VERSION if the controller's version
+    supports only lower feature levels than `since_level`, that of the first version that knows the request.
     """
 
     def forward(request: Any, context: RequestContext) -> Pending[Message]:
@@ -41,6 +51,7 @@ def forwarded(api: Api, handle: Handler, refused: Callable[[Any, int], Message],
             version=context.version,
             here=lambda: handle(request, context),
             wait_ms=wait_ms,
+            since_level=since_level,
         )
         asked.then(answered, pending.fail)
         return pending

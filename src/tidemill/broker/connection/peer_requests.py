@@ -1,8 +1,8 @@
 """PeerRequests: handles other brokers' requests to the controller, and their requests for leadership transfers.
 
-If a request for the controller arrives at a broker that is not the controller, the response is empty.  An empty
-response tells the sender that the request was not handled, so the sender looks for the controller again.  Only Join
-requests are forwarded.
+If a request for the controller arrives at a broker that is not the controller, the response is empty.  So is the
+response to an unknown request.  An empty response tells the sender that the request was not handled, so the sender
+looks for the controller again.  Only Join requests are forwarded.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -41,7 +41,7 @@ from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.api import ALL
 from tidemill.wire.failure import failure_response
 from tidemill.wire.schema import Api, Message
-from tidemill.wire.server_connection import ServerConnection
+from tidemill.wire.server_connection import ServerConnection, UnknownRequest
 
 FRAME_SIZE_BYTES: Final = 4  # size field of a Kafka frame; requests between brokers include it
 
@@ -105,10 +105,15 @@ class PeerRequests:
 
     def answer(self, link: Link, data: memoryview, respond: Respond) -> None:
         """
-        Handle a request from another broker.  Raises ProtocolError, which closes the link, if the request cannot be
-        decoded: the other broker may be running an unknown version.
+        Handle a request from another broker.  The response to an unknown one, of a newer version of Tidemill, is empty:
+        if the link was closed, this broker would not hear the other one for a while.  Raises ProtocolError, which
+        closes the link, if a known request cannot be decoded.
         """
-        envelope = self._wire.decode(data[FRAME_SIZE_BYTES:])
+        try:
+            envelope = self._wire.decode(data[FRAME_SIZE_BYTES:])
+        except UnknownRequest:
+            respond(())
+            return
         broker = self._broker
         if envelope.api.key in self._for_controller and not broker.controller.accepts_writes:
             respond(())

@@ -6,12 +6,14 @@ ask ─┬─▶ on this broker: its handler ─▶ response
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
-from tidemill.broker.peers.unanswered import NO_CONTROLLER
+from tidemill.broker.peers.unanswered import NO_CONTROLLER, OLDER_CONTROLLER
+from tidemill.metadata.feature_levels import OLDEST
 from tidemill.shard.pending import Pending
 from tidemill.wire.schema import Api, Message
 
@@ -35,22 +37,25 @@ class ControllerClient:
         version: int = 0,
         here: Callable[[], object] | None = None,
         wait_ms: int = 0,
+        since_level: int = OLDEST,
     ) -> Pending[Any]:
         """
-        Return the controller's response, or NO_CONTROLLER or OUTCOME_UNKNOWN if there is none.
+        Return the controller's response, or NO_CONTROLLER, OLDER_CONTROLLER or OUTCOME_UNKNOWN if there is none.
 
         If this broker is the controller, `here` handles the request; if `here` is None, the handler for requests from
-        other brokers does.  While there is no controller, the request is retried until `wait_ms` have passed.
+        other brokers does.  While there is no controller, the request is retried until `wait_ms` have passed.  A
+        controller that supports only lower feature levels than `since_level`, that of the first version of Tidemill
+        that knows the request, does not get it.
         """
         if here is None:
-            return _Attempts(self, api, version, request, lambda: self.handle(api, version, request), wait_ms)
-        return _Attempts(self, api, version, request, here, wait_ms)
+            here = partial(self.handle, api, version, request)
+        return _Attempts(self, api, version, request, here, wait_ms, since_level)
 
 
 class _Attempts(Pending[Any]):
     """One request, which is attempted until there is a response or the deadline has passed."""
 
-    __slots__ = ("_api", "_client", "_here", "_request", "_timer", "_until_ms", "_version")
+    __slots__ = ("_api", "_client", "_here", "_request", "_since_level", "_timer", "_until_ms", "_version")
 
     def __init__(
         self,
@@ -60,6 +65,7 @@ class _Attempts(Pending[Any]):
         request: Message,
         here: Callable[[], object],
         wait_ms: int,
+        since_level: int,
     ) -> None:
         super().__init__()
         self._client = client
@@ -67,6 +73,7 @@ class _Attempts(Pending[Any]):
         self._version = version
         self._request = request
         self._here = here
+        self._since_level = since_level
         self._timer: Any = None  # timer for the next attempt, if one is scheduled
         self._until_ms = client.machine.clock.monotonic_ms() + wait_ms
         self._attempt()
@@ -94,9 +101,11 @@ class _Attempts(Pending[Any]):
 
         cluster = self._client.cluster
         controller = cluster.controller()
-        if controller is None or not cluster.peers.ask(
-            controller, self._api, self._request, answered, version=self._version
-        ):
+        if controller is None:
+            self._retry()
+        elif cluster.is_alive(controller) and cluster.peers.level(controller) < self._since_level:
+            self.complete(OLDER_CONTROLLER)
+        elif not cluster.peers.ask(controller, self._api, self._request, answered, version=self._version):
             self._retry()
 
     def _retry(self) -> None:

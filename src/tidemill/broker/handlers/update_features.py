@@ -16,13 +16,14 @@ from typing import Final
 
 from tidemill.broker.handlers.api_versions import SHARE_VERSION, SHARE_VERSION_LEVEL
 from tidemill.broker.request.request_context import RequestContext
-from tidemill.metadata.feature_levels import FEATURE_NAME
+from tidemill.metadata.feature_levels import ELASTIC_CLUSTER, FEATURE_NAME
 from tidemill.metadata.features import UpdatedFeatures, UpdateFeatures
 from tidemill.metadata.result import Problem
 from tidemill.model import errors
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.messages.update_features import Request, Response
 
+SINCE_LEVEL: Final = ELASTIC_CLUSTER
 FIXED: Final = {SHARE_VERSION: SHARE_VERSION_LEVEL}
 RESULTS_UNTIL: Final = 2  # from this version on, a response has no results
 
@@ -82,4 +83,6 @@ def _refused(problem: Problem) -> Response:
 
 def refused(_: Request, error_code: int) -> Response:
     """Return a response that rejects the entire request with `error_code`."""
-    return Response(error_code=error_code)
+    is_older = error_code == errors.UNSUPPORTED_VERSION
+    why = "the controller runs a version of Tidemill without feature levels: upgrade all brokers first"
+    return Response(error_code=error_code, error_message=why if is_older else None)

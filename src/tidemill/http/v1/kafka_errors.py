@@ -21,6 +21,7 @@ _STATUSES: Final = {
     errors.POLICY_VIOLATION: 403,
     errors.TOPIC_ALREADY_EXISTS: 409,
     errors.UNKNOWN_TOPIC_OR_PARTITION: 404,
+    errors.UNSUPPORTED_VERSION: 409,
 }
 
 

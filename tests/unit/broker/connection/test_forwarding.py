@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import pytest
+
 from tests.unit.broker.cluster_world import ClusterWorld, Node
+from tidemill.broker.peers.unanswered import NO_CONTROLLER
 from tidemill.metadata.feature_levels import NEWEST
 from tidemill.model import errors
 from tidemill.model.topic import METADATA_TOPIC
-from tidemill.peer import join
+from tidemill.peer import image_offset, join
 from tidemill.wire.messages import create_topics, init_producer_id
+from tidemill.wire.schema import Api
 
 
 def creating(name: str) -> create_topics.Request:
@@ -125,3 +129,34 @@ def test_a_join_names_the_brokers_that_are_heard_even_without_a_controller() -> 
 
     assert [errors.NONE, errors.NOT_CONTROLLER] == [outcome.error_code for outcome in outcomes]
     assert [{world[1].address, world[2].address}, set()] == [set(outcome.live_peers) for outcome in outcomes]
+
+
+def newer_api(*, key: int, versions: range) -> Api:
+    request, response = image_offset.API.request, image_offset.API.response
+    return Api(key=key, versions=versions, flexible_from=0, request=request, response=response)
+
+
+@pytest.mark.parametrize(
+    ("api", "version"),
+    [
+        (newer_api(key=10_999, versions=range(1)), 0),
+        (newer_api(key=image_offset.API.key, versions=range(2)), 1),
+    ],
+    ids=["API", "version"],
+)
+def test_an_unknown_request_of_a_newer_version_is_not_handled(api: Api, version: int) -> None:
+    """
+    The response is empty, and the connection stays: without it, neither broker would hear the other for a while, and
+    shards would lose their leaders.
+    """
+    world = ClusterWorld()
+    links = [*world.network.links]
+    outcomes: list[Any] = []
+
+    world[3].broker.cluster.peers.ask(
+        world[1].broker.identity.voter, api, image_offset.Request(), outcomes.append, version=version
+    )
+    world.stabilize()
+
+    assert [NO_CONTROLLER] == outcomes
+    assert all(link.is_open for link in links)

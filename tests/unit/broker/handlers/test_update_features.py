@@ -7,6 +7,7 @@ import pytest
 from tests.unit.broker.cluster_world import ClusterWorld, Node
 from tidemill.metadata.feature_levels import FEATURE_NAME
 from tidemill.model import errors
+from tidemill.model.topic import METADATA_TOPIC
 from tidemill.wire.messages.update_features import API, Request
 
 
@@ -23,10 +24,16 @@ def asked(node: Node, request: Request, version: int = API.versions[-1]) -> Any:
 
 @pytest.fixture(scope="module")
 def older() -> ClusterWorld:
-    """Return a cluster at level 1.  Brokers 1 and 2 support level 2; broker 3 does not.  No test raises the level."""
+    """
+    Return a cluster at level 1, whose controller is broker 1.  Brokers 1 and 2 support level 2; broker 3 does not.  No
+    test raises the level.
+    """
     world = ClusterWorld(newest_level=1)
     world.restart(1, newest_level=2)
     world.restart(2, newest_level=2)
+    world.until(lambda: any(node.broker.controller.leads for node in world.nodes), "there is a controller")
+    world.pass_time(2_000)
+    world.lead(METADATA_TOPIC, by=1)
     return world
 
 
@@ -72,6 +79,25 @@ def test_a_refusal_has_one_error_for_the_whole_request(
     assert (code, []) == (answer.error_code, list(answer.results))
     assert says in answer.error_message
     assert {1} == {node.broker.image.feature_level for node in older.nodes}
+
+
+def test_an_older_controller_is_not_asked() -> None:
+    """
+    A controller of the first version does not know the request, and would close the connection to the broker that
+    forwards it.  The level of other brokers does not matter.
+    """
+    world = ClusterWorld(newest_level=1)
+    old = world.controller
+    for number in {1, 2, 3} - {old.number}:
+        world.restart(number, newest_level=2)
+    asked_brokers = [node for node in world.nodes if node is not old]
+    links = [*world.network.links]
+
+    answers = [asked(node, asking((FEATURE_NAME, 2))) for node in asked_brokers]
+
+    assert [errors.UNSUPPORTED_VERSION] * 2 == [answer.error_code for answer in answers]
+    assert all("upgrade all brokers first" in answer.error_message for answer in answers)
+    assert all(link.is_open for link in links)
 
 
 def test_one_refused_update_refuses_the_others(older: ClusterWorld) -> None:
