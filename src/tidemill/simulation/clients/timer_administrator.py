@@ -138,12 +138,12 @@ class TimerAdministrator:
             if first <= oracle.waiting.get(number, -1) < end and self._history.timers[value].key == key
         }
         selection = Selection(key=key, due_from_ms=first, due_before_ms=end)
-        changes = oracle.changes
+        changes, changes_led = oracle.changes, oracle.changes_led
         found = await self._ask(operation=CANCEL, selection=selection)
         if found is None:
             return
         left = named & oracle.waiting.keys()
-        if found.error_code or (left and oracle.changes == changes):
+        if found.error_code or (left and oracle.changes == changes == changes_led):
             raise InvariantViolation(f"arrivals {left} wait, and were cancelled by {selection}: {found}")
 
     @property

@@ -52,6 +52,7 @@ class TimerOracle:
     moved: set[int] = field(default_factory=set)  # arrivals that wait and were rescheduled
     rescheduled: set[tuple[int, int]] = field(default_factory=set)  # every arrival and due time that was decided
     changes: int = 0  # of due times, by requests, releases and schedules
+    changes_led: int = 0  # those that a leader has applied: a follower with a faster disk may apply them earlier
     skipped: int = 0  # occurrences
     kept: dict[int, int] = field(default_factory=dict)  # arrival → offset of its newest copy in the kept log
     kept_end: int = 0

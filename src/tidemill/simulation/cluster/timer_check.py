@@ -163,6 +163,8 @@ class TimerCheck:
         if key in self._entries:
             return  # a follower, or a replica that starts again
         shard = self._shard_of(machine)
+        if shard is None:
+            raise InvariantViolation(f"an entry of {machine.key} was appended first by a broker that is not up")
         latest_ms = self.latest_ms(shard.replica.voters)
         parsed = self._entries[key] = _parsed(entry, machine.key[0], latest_ms)
         if isinstance(parsed, _Arrivals):
@@ -174,13 +176,13 @@ class TimerCheck:
             timers = None if is_newest else machine.partitions[entry.partition]
             self._check_releases(timers, entry.partition, parsed, latest_ms)
 
-    def _shard_of(self, machine: ObservedTimerMachine) -> Shard:
-        """Return the shard of the leader that appends an entry for the first time."""
+    def _shard_of(self, machine: ObservedTimerMachine) -> Shard | None:
+        """Return the shard of a state machine, or None if its broker is not up."""
         for broker in (it.broker for it in self.machines):
             for shard in () if broker is None else broker.shard_table.shards.values():
                 if shard.log.machines.by_number.get(MachineNumber.TIMERS) is machine:
                     return shard
-        raise InvariantViolation(f"an entry of {machine.key} was appended first by a broker that is not up")
+        return None
 
     def _check_arrivals(self, key: _ShardKey, shard: Shard, found: _Arrivals, latest_ms: int) -> None:
         if shard.release_limit is None:
@@ -218,6 +220,11 @@ class TimerCheck:
         if entry.index > self._applied.get(machine.key, 0):
             self._applied[machine.key] = entry.index
             self._apply(entry, parsed)
+        if entry.index == self._applied[machine.key]:
+            shard = self._shard_of(machine)
+            for number in machine.partitions if shard is not None and shard.is_serving else ():
+                oracle = self.history.oracles[number]
+                oracle.changes_led = oracle.changes
         if entry.index % COMPARED_EVERY == 0:
             for number, timers in machine.partitions.items():
                 self._compare(machine.key, number, entry.index, timers)
