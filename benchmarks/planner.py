@@ -22,6 +22,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from tidemill.metadata.feature_levels import NEWEST
 from tidemill.metadata.image import EMPTY, Broker, ClusterImage, Shard
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
@@ -78,7 +79,11 @@ def cluster(shards: int, brokers: int) -> tuple[ClusterImage, View]:
     }
     registered = {
         member.broker_id: Broker(
-            broker_id=member.broker_id, directory_id=member.directory_id, endpoints=ENDPOINTS, rack=rack_of(member)
+            broker_id=member.broker_id,
+            directory_id=member.directory_id,
+            endpoints=ENDPOINTS,
+            rack=rack_of(member),
+            level=NEWEST,
         )
         for member in keys
     }

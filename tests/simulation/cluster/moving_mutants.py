@@ -4,16 +4,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from unittest.mock import PropertyMock, patch
+from unittest.mock import patch
 
 from tidemill.broker.maintenance.membership_reconciler import MembershipReconciler
 from tidemill.broker.maintenance.replica_releases import ReplicaReleases
-from tidemill.broker.shards import shard_table
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.model.shard import METADATA_SHARD
-from tidemill.raft.memberships import Memberships
-from tidemill.raft.replica import Replica
-from tidemill.raft.voters import Membership
 from tidemill.shard.shard import NEAR_ROWS
 from tidemill.storage.journal.row_queue import RowQueue
 from tidemill.storage.store import Store
@@ -39,18 +35,6 @@ def closes_without_asking() -> Iterator[None]:
 
 
 @contextmanager
-def closes_what_is_planned() -> Iterator[None]:
-    with patch.object(ShardTable, "_is_planned", lambda self, shard_id: False):
-        yield
-
-
-@contextmanager
-def releases_before_the_removal_is_committed() -> Iterator[None]:
-    with patch.object(Memberships, "is_committed", PropertyMock(return_value=True)):
-        yield
-
-
-@contextmanager
 def never_opens_again() -> Iterator[None]:
     create = ShardTable._create
 
@@ -58,21 +42,6 @@ def never_opens_again() -> Iterator[None]:
         return None if planned.shard_id in self._store.closed else create(self, topic, planned)
 
     with patch.object(ShardTable, "_create", once):
-        yield
-
-
-@contextmanager
-def returns_with_the_founders_vote() -> Iterator[None]:
-    create = ShardTable._create
-
-    def founder(self: Any, topic: Any, planned: Any) -> Any:
-        def membership(voters: Any, learners: Any = ()) -> Membership:
-            return Membership(voters or planned.initial_voters, () if not voters else learners)
-
-        with patch.object(shard_table, "Membership", membership):
-            return create(self, topic, planned)
-
-    with patch.object(ShardTable, "_create", founder):
         yield
 
 
@@ -113,12 +82,6 @@ def counts_members_without_the_last_change() -> Iterator[None]:
 
 
 @contextmanager
-def returns_in_the_same_term() -> Iterator[None]:
-    with patch.object(Replica, "has_removed", lambda self, members: False):
-        yield
-
-
-@contextmanager
 def opens_while_files_are_removed() -> Iterator[None]:
     with patch.object(Store, "may_open", lambda self, shard_id: True):
         yield
@@ -132,14 +95,10 @@ def writes_rows_after_closing() -> Iterator[None]:
 
 MUTANTS = (
     MovingMutant(closes_without_asking, 0),
-    MovingMutant(closes_what_is_planned, 0),
-    MovingMutant(releases_before_the_removal_is_committed, 0),
     MovingMutant(never_opens_again, 0),
-    MovingMutant(returns_with_the_founders_vote, 0),
     MovingMutant(forgets_its_term_and_its_vote, 0),
     MovingMutant(votes_with_an_empty_log, 0),
     MovingMutant(counts_members_without_the_last_change, 0),
-    MovingMutant(returns_in_the_same_term, 0),
     MovingMutant(opens_while_files_are_removed, 0),
     MovingMutant(writes_rows_after_closing, 0),
 )

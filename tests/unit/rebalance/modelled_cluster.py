@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.unit.metadata.controller_world import ENDPOINTS, voter
+from tidemill.metadata.feature_levels import NEWEST
 from tidemill.metadata.image import EMPTY, Broker, ClusterImage, Shard
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.broker_state import Drain, Presence
@@ -112,6 +113,7 @@ class ModelledCluster:
                 directory_id=broker.key.directory_id,
                 endpoints=ENDPOINTS,
                 rack=broker.rack,
+                level=NEWEST,
             )
             for broker in self.brokers.values()
         }
