@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.cluster.timer_mutants import TimerMutant
-from tests.simulation.cluster.timer_run import contended_timer_run, eventful_timer_run, timer_run
+from tests.simulation.cluster.timer_run import contended_timer_run, eventful_timer_run, moved_timer_run
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.broker.timers.recurrences import Recurrences
 from tidemill.timer.due_index import DueIndex
@@ -181,7 +181,7 @@ def releases_what_was_moved_back_twice() -> Iterator[None]:
 
 
 _eventful = partial(eventful_timer_run, has_schedules=True)
-_any = partial(timer_run, has_schedules=True)
+_moved = partial(moved_timer_run, has_schedules=True)
 _contended = partial(contended_timer_run, has_schedules=True)
 
 MUTANTS = (
@@ -194,8 +194,8 @@ MUTANTS = (
     TimerMutant(ignores_time_zones, 0, _eventful),
     TimerMutant(lets_an_occurrence_survive_its_cancel, 1, _contended),
     TimerMutant(forgets_the_last_release_on_restart, 3, _eventful),
-    TimerMutant(leaves_released_schedules_to_their_leader, 7, _eventful),
+    TimerMutant(leaves_released_schedules_to_their_leader, 36, _contended),
     TimerMutant(computes_behind_uncommitted_changes, 1, _contended),
-    TimerMutant(releases_what_was_moved_back_twice, 35, _any),
+    TimerMutant(releases_what_was_moved_back_twice, 19, _moved),
     TimerMutant(adds_no_row_for_an_occurrence, 0, _eventful),
 )

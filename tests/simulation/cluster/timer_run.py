@@ -76,14 +76,26 @@ class TimerRun(ClusterRun):
     """
 
     def __init__(
-        self, seed: int, knobs: ClusterKnobs, *, wrong_clocks: int, replicas: int, has_schedules: bool
+        self,
+        seed: int,
+        knobs: ClusterKnobs,
+        *,
+        wrong_clocks: int,
+        first_wrong: int = 1,
+        replicas: int,
+        has_schedules: bool,
+        decide_s: float = DECIDE_S,
     ) -> None:
         """
-        The wall clocks of up to `wrong_clocks` brokers step.  The topic has up to `replicas` replicas.
+        The wall clocks of up to `wrong_clocks` brokers step, from the broker with the id `first_wrong` on.  The topic
+        has up to `replicas` replicas.  `decide_s` is the mean time between two decisions of a client until the faults
+        end.
         """
         self._has_schedules = has_schedules
         self._replication = min(knobs.brokers, replicas)
+        self._decide_s = decide_s
         self._wrong_clocks = wrong_clocks
+        self._first_wrong = first_wrong
         self._clock_random = Random(seed)
         self._delay_ms_max = FAR_MS if seed % 2 else UNLIMITED
         self._watched: dict[int, _Watched] = {}  # by partition
@@ -119,7 +131,7 @@ class TimerRun(ClusterRun):
         pause_s = self._paces(self._fork())
         self._in_client(refused.run(lambda: 5 * pause_s(), lambda: self.faults.is_over), self._produced)
         for number in range(knobs.partitions if self.seed % 3 else 0):
-            self._decide(number, f"decider-{number}", lambda: self.faults.is_over)
+            self._decide(number, f"decider-{number}", lambda: self.faults.is_over, self._decide_s)
         for number in range(knobs.partitions if self._has_schedules else 0):
             random = self._fork()
             self._produce_schedules(number, f"scheduler-{number}", lambda it=random: it.expovariate(1 / SCHEDULE_S))
@@ -159,13 +171,13 @@ class TimerRun(ClusterRun):
         self._producing += 1
         self._in_client(producer.run(pause_s), self._produced)
 
-    def _decide(self, number: int, name: str, is_over: Any) -> None:
+    def _decide(self, number: int, name: str, is_over: Any, decide_s: float = DECIDE_S) -> None:
         """Let a client cancel and reschedule records."""
         ids = (*SHORT_IDS, *LONG_IDS) if self._has_schedules else ()
         administrator = TimerAdministrator(self._new_client(name), self.timers.history, TOPIC, number, ids)
         random = self._fork()
         self._producing += 1
-        self._in_client(administrator.run(lambda: random.expovariate(1 / DECIDE_S), is_over), self._produced)
+        self._in_client(administrator.run(lambda: random.expovariate(1 / decide_s), is_over), self._produced)
 
     def _step_soon(self) -> None:
         """Step the wall clock of one of the brokers whose clocks are wrong, again and again until the faults end."""
@@ -175,7 +187,8 @@ class TimerRun(ClusterRun):
             if not self.faults.is_over:
                 far, near = random.randrange(-WRONG_MS_MAX, WRONG_MS_MAX), random.randrange(-3_000, 3_000)
                 skew_ms = random.choice((far, far, near, 0))
-                self.timers.step(random.randint(1, self._wrong_clocks), skew_ms * 1_000)
+                wrong = self._first_wrong + random.randrange(self._wrong_clocks)
+                self.timers.step(wrong, skew_ms * 1_000)
                 self._step_soon()
 
         self.timeline.after(int(random.expovariate(1 / STEP_S) * US), step)
@@ -378,6 +391,25 @@ def contended_timer_run(seed: int, *, has_schedules: bool = False) -> TimerRun:
     options = replace(drawn.options, cache_bytes_max=0)
     knobs = replace(faults, duration_s=6, partitions=1, producers=2, pause_s=0.02, options=options)
     return TimerRun(seed, knobs, wrong_clocks=random.choice((0, 1)), replicas=2, has_schedules=has_schedules)
+
+
+def isolated_timer_run(seed: int, *, has_schedules: bool = False) -> TimerRun:
+    """
+    Return a run of two brokers, of which the one whose clock is wrong leads most of the time, and is isolated again and
+    again.  Few records are due, so that it still has something to release when it has not heard the other for a while.
+    """
+    drawn = ClusterKnobs.draw(Random(seed), 2).without_faults()
+    knobs = replace(drawn, partition=0.8, leader_isolation=1.0, duration_s=6, partitions=1, producers=1, pause_s=0.1)
+    return TimerRun(seed, knobs, wrong_clocks=1, first_wrong=2, replicas=2, has_schedules=has_schedules)
+
+
+def moved_timer_run(seed: int, *, has_schedules: bool = False) -> TimerRun:
+    """Return a run of three brokers with slow disks, whose records are moved again and again while they are read."""
+    drawn = ClusterKnobs.draw(Random(seed), 3).without_faults()
+    options = replace(drawn.options, cache_bytes_max=0)
+    faults = replace(drawn, slow_disk=0.7, sync_us=5_000, delay_us=100)
+    knobs = replace(faults, duration_s=6, partitions=1, producers=1, pause_s=0.1, options=options)
+    return TimerRun(seed, knobs, wrong_clocks=0, replicas=3, has_schedules=has_schedules, decide_s=0.02)
 
 
 @contextmanager
