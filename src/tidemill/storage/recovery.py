@@ -220,7 +220,7 @@ def _replay_row(replayed: Replayed, shard_id: ShardId, row: Entry) -> None:
     elif kind in INSTALL_KINDS:
         replay_install_row(log, row)
     elif kind == RowKind.CLOSED:
-        store.closed[shard_id] = ClosedShard.of(log)
+        store.closed[shard_id] = ClosedShard.of(log, log.last_index)
         replayed.closings.append(store.shards.pop(shard_id))
     else:
         raise JournalDamaged(f"a row of kind {kind} in shard {shard_id}: written by a newer version; use that one")

@@ -116,8 +116,10 @@ class Store:
         for partition in log.partitions.values():
             partition.is_closed = True
             self.cache.forget(partition.tail)
-        self.closed[shard_id] = ClosedShard.of(log)
-        self.blocks.rows.drop(shard_id)
+        dropped = self.blocks.rows.drop(shard_id)
+        # Entries that were only queued have been acknowledged to nobody.
+        last_index = log.last_index if dropped is None else max(dropped, log.first_index) - 1
+        self.closed[shard_id] = ClosedShard.of(log, last_index)
         self.blocks.rows.put_control_row(shard_id, Entry(RowKind.CLOSED, b""))
         self.removals.add_shard(self.blocks.rows.control_rows_queued, log)
 

@@ -246,6 +246,8 @@ class Explorer:
     def _work(self, driver: StoreDriver) -> None:
         for shard_id, log in list(driver.store.shards.items()):
             driver.vote(shard_id, log.term + 1, ME)
+            if log.installing is not None:
+                continue  # a replica that came back takes only a snapshot
             for partition in log.partitions.values():
                 payload = build_batch(
                     [(None, b"after the crash", (), 9_000)], base_offset=partition.end_offset, leader_epoch=log.term

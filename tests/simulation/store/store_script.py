@@ -88,7 +88,7 @@ class StoreScript:
         for _ in range(random.randint(1, 3)):
             self._lead(random.choice([shard_id for shard_id in driver.replicas if shard_id in shards]))
         for shard_id in (FOLLOWED, NEIGHBOUR):
-            if shard_id in shards:
+            if shard_id in shards and shards[shard_id].installing is None:  # one that came back needs a snapshot
                 self._follow(shard_id)
         if number == 4:
             driver.open_shard(NEIGHBOUR, descriptor(3, 2, 2, ME, PEER))

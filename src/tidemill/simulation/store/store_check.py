@@ -16,7 +16,10 @@ def differences(model: StoreModel, store: Store, disk: SimulatedDisk) -> Iterato
     if model.shards.keys() != store.shards.keys():
         yield f"open shards are {sorted(store.shards)}, not {sorted(model.shards)}"
         return
-    closed = {shard_id: (shard.term, shard.voted_for) for shard_id, shard in store.closed.items()}
+    closed = {
+        shard_id: (shard.term, shard.voted_for, shard.last_index, shard.last_term)
+        for shard_id, shard in store.closed.items()
+    }
     if model.closed != closed:
         yield f"closed shards are {closed}, not {model.closed}"
     owned: set[str] = set()
@@ -36,6 +39,11 @@ def _shard_differences(shard: ShardModel, log: ShardLog, disk: SimulatedDisk) ->
         return
     if (shard.term, shard.voted_for) != (log.term, log.voted_for):
         yield f"term and vote are {log.term} {log.voted_for}, not {shard.term} {shard.voted_for}"
+    if shard.claimed is not None:
+        claimed = (log.last_index, log.term_at(log.last_index))
+        if (shard.claimed, (0, 0)) != (claimed, log.installing):
+            yield f"a replica that came back claims {claimed} and installs {log.installing}, not {shard.claimed}"
+        return
     if len(shard.entries) != log.last_index:
         yield f"the log ends at entry {log.last_index}, not {len(shard.entries)}"
         return

@@ -75,10 +75,18 @@ class ShardModel:
     voted_for: ReplicaKey | None = None
     entries: list[ModelEntry] = field(default_factory=list)  # entry i has index i + 1
     trimmed: dict[int, int] = field(default_factory=dict)
+    claimed: tuple[int, int] | None = None  # index and term of the last entry that a replica had before it came back
     _partitions: dict[int, PartitionModel] = field(default_factory=dict)
 
     def copy(self) -> "ShardModel":
-        return ShardModel(self.descriptor, self.term, self.voted_for, list(self.entries), dict(self.trimmed))
+        return ShardModel(
+            self.descriptor, self.term, self.voted_for, list(self.entries), dict(self.trimmed), self.claimed
+        )
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The index and the term of the last entry that the replica has, or claims to have had."""
+        return self.claimed or (len(self.entries), self.entries[-1].term if self.entries else 0)
 
     def term_at(self, index: int) -> int:
         return self.entries[index - 1].term if index else 0
@@ -133,7 +141,7 @@ class StoreModel:
     """The state of the store after a block."""
 
     shards: dict[ShardId, ShardModel] = field(default_factory=dict)
-    closed: dict[ShardId, tuple[int, ReplicaKey | None]] = field(default_factory=dict)
+    closed: dict[ShardId, tuple[int, ReplicaKey | None, int, int]] = field(default_factory=dict)
 
     def after(self, rows: list[Row]) -> "StoreModel":
         shards, closed = dict(self.shards), dict(self.closed)
@@ -141,7 +149,10 @@ class StoreModel:
         for row in rows:
             shard_id = row.shard_id
             if row.descriptor is not None:
-                shards[shard_id] = ShardModel(row.descriptor, *closed.pop(shard_id, (0, None)))
+                opened = shards[shard_id] = ShardModel(row.descriptor)
+                if shard_id in closed:
+                    opened.term, opened.voted_for, *last = closed.pop(shard_id)
+                    opened.claimed = (last[0], last[1])
                 copied.add(shard_id)
                 continue
             if shard_id not in shards:
@@ -161,7 +172,7 @@ class StoreModel:
                 partition, offset = row.trimmed
                 shard.trimmed[partition] = max(offset, shard.trimmed.get(partition, 0))
             else:
-                closed[shard_id] = (shard.term, shard.voted_for)
+                closed[shard_id] = (shard.term, shard.voted_for, *shard.last)
                 del shards[shard_id]
         return StoreModel(shards, closed)
 

@@ -51,8 +51,8 @@ class ClosedShard:
     last_term: int
 
     @classmethod
-    def of(cls, log: ShardLog) -> "ClosedShard":
-        return cls(log.term, log.voted_for, log.last_index, log.term_at(log.last_index))
+    def of(cls, log: ShardLog, last_index: int) -> "ClosedShard":
+        return cls(log.term, log.voted_for, last_index, log.term_at(last_index))
 
     def restore(self, log: ShardLog) -> None:
         """

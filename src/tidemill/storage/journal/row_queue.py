@@ -86,21 +86,26 @@ class RowQueue:
         self._requeue_passed()
         return first is None or from_index < first
 
-    def drop(self, shard_id: ShardId) -> None:
+    def drop(self, shard_id: ShardId) -> int | None:
         """
-        Drop all queued entries and rows of installs of a shard that is being closed.  If they were written after its
-        CLOSED row, which overtakes them, recovery could take them for rows of a replica that was opened later.
+        Drop all queued entries and rows of installs of a shard that is being closed, and return the log index of the
+        first entry.  If they were written after its CLOSED row, which overtakes them, recovery could take them for rows
+        of a replica that was opened later.
         """
         kept = []
+        first: int | None = None
         for shard, row in self.entries:
             if shard != shard_id:
                 kept.append((shard, row))
                 continue
             self.bytes -= ROW_BYTES + row.payload_bytes
+            if row.kind <= COMMAND and first is None:
+                first = row.index
             if row.kind == BATCH:
                 row.payload = row.header = None  # no segment will ever need the bytes
         self.entries = kept
         self._requeue_passed()
+        return first
 
     def take(self, journal: Journal, bytes_max: int) -> list[tuple[ShardId, Entry]]:
         """
