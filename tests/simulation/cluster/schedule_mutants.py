@@ -196,6 +196,6 @@ MUTANTS = (
     TimerMutant(forgets_the_last_release_on_restart, 3, _eventful),
     TimerMutant(leaves_released_schedules_to_their_leader, 36, _contended),
     TimerMutant(computes_behind_uncommitted_changes, 1, _contended),
-    TimerMutant(releases_what_was_moved_back_twice, 19, _moved),
+    TimerMutant(releases_what_was_moved_back_twice, 112, _moved),
     TimerMutant(adds_no_row_for_an_occurrence, 0, _eventful),
 )

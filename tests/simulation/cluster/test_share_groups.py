@@ -261,7 +261,7 @@ def new_records_wake_nobody() -> Iterator[None]:
         (end_of_session_lowers_the_count, 0),
         (gap_archives_data, 0),
         (new_leaders_find_the_end_again, 27),
-        (forgets_release_times_at_a_change_of_leaders, 10),
+        (forgets_release_times_at_a_change_of_leaders, 83),
         (counts_delays_from_the_epoch, 0),
         (answers_before_the_commit, 0),
         (keeps_leases_without_leadership, 0),
