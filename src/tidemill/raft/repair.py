@@ -8,7 +8,8 @@
                                               (the row is queued)
 
 A damaged replica neither votes nor counts towards a majority.  A replica that is installing a snapshot votes according
-to its previous log, accepts no entries, and does not campaign.  `docs/raft.md` explains the rules.
+to its previous log, accepts no entries, and does not campaign.  A replica that was closed and is opened again begins
+as if it were installing a snapshot.  `docs/raft.md` explains the rules.
 """
 
 from typing import Final

@@ -117,7 +117,7 @@ class Store:
             partition.is_closed = True
             self.cache.forget(partition.tail)
         dropped = self.blocks.rows.drop(shard_id)
-        # Entries that were only queued have been acknowledged to nobody.
+        # Entries that were only queued have not been acknowledged.
         last_index = log.last_index if dropped is None else max(dropped, log.first_index) - 1
         self.closed[shard_id] = ClosedShard.of(log, last_index)
         self.blocks.rows.put_control_row(shard_id, Entry(RowKind.CLOSED, b""))

@@ -69,7 +69,6 @@ class ShardTable:
         self._observer = observer
         self._workers = Workers(machine.read_jobs, machine.background_jobs, machine.failed)
         self._events = machine.events
-        self.replicas_released = 0  # since the start
         self.is_electing = False  # whether any replica waits to campaign because its shard has no leader
         self._alive: frozenset[ReplicaKey] = frozenset()
         self._early: dict[tuple[ShardId, ReplicaKey], Message] = {}
@@ -264,6 +263,5 @@ class ShardTable:
         if not partitions:
             del self.topics[shard.topic]
         self._close(shard)
-        self.replicas_released += 1
         self._events.event("replica released", shard=shard.shard_id, topic=shard.topic)
         self._wake()
