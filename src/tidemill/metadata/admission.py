@@ -98,10 +98,10 @@ def _replace_directory(image: ClusterImage, old: ReplicaKey, new: ReplicaKey) ->
     records: list[Record] = []
     lost: list[str] = []
     for shard in image.shards.values():
-        if old in shard.replicas:
-            replicas = tuple(new if voter == old else voter for voter in shard.replicas)
-            records.append(ReplicasRecord(shard.shard_id, replicas))
-            if len(replicas) == 1:
+        if old in shard.replicas or old in shard.previous:
+            replicas = _replaced(shard.replicas, old, new)
+            records.append(ReplicasRecord(shard.shard_id, replicas, _replaced(shard.previous, old, new), shard.reason))
+            if replicas == (new,):
                 lost.append(f"{image.topics_by_id[shard.topic_id].name} (shard {shard.shard_id})")
     if not lost:
         return records, ()
@@ -111,6 +111,10 @@ def _replace_directory(image: ClusterImage, old: ReplicaKey, new: ReplicaKey) ->
         f"{old.directory_id.hex()}, had the only replica of {named}, which cannot be served now; delete these topics, "
         "or start a new cluster from a copy of the old directory",
     )
+
+
+def _replaced(replicas: tuple[ReplicaKey, ...], old: ReplicaKey, new: ReplicaKey) -> tuple[ReplicaKey, ...]:
+    return tuple(new if voter == old else voter for voter in replicas)
 
 
 def _refused(image: ClusterImage, error_code: int, why: str) -> Result[Admitted]:

@@ -6,14 +6,17 @@ from typing import Generic, TypeVar, assert_never
 
 from tidemill.metadata.image import Broker, ClusterImage, Shard, Topic, metric_name
 from tidemill.metadata.metadata_records import (
+    BROKER_RESOURCE,
     TOPIC_RESOURCE,
     BrokerRecord,
+    BrokerStateRecord,
     ClusterRecord,
     ConfigRecord,
     ConfigResource,
     FeatureRecord,
     ProducerIdsRecord,
     Record,
+    RemoveBrokerRecord,
     RemoveTopicRecord,
     ReplicasRecord,
     ShardIdsRecord,
@@ -21,6 +24,7 @@ from tidemill.metadata.metadata_records import (
     SnapshotEndRecord,
     TopicRecord,
 )
+from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.shard import ShardId
 
 K = TypeVar("K")
@@ -79,20 +83,16 @@ class _Draft:
             case FeatureRecord():
                 self._feature_level = record.level
             case BrokerRecord():
-                self._brokers.mutable()[record.broker_id] = Broker(
-                    broker_id=record.broker_id,
-                    directory_id=record.directory_id,
-                    endpoints=record.endpoints,
-                    rack=record.rack,
-                    level=record.level,
-                )
+                self._apply_broker(record)
             case TopicRecord():
                 self._apply_topic(record)
             case ShardRecord():
                 self._apply_shard(record)
             case ReplicasRecord():
                 shard = self._shards.current[record.shard_id]
-                self._shards.mutable()[record.shard_id] = replace(shard, replicas=record.voters)
+                self._shards.mutable()[record.shard_id] = replace(
+                    shard, replicas=record.voters, previous=record.previous, reason=record.reason
+                )
             case RemoveTopicRecord():
                 self._apply_remove_topic(record)
             case ConfigRecord():
@@ -104,8 +104,32 @@ class _Draft:
                 self._next_shard_id = max(self._next_shard_id, record.next_shard_id)
             case SnapshotEndRecord():
                 pass  # The record contains no state: it only allows the log to start at the snapshot's first record.
+            case BrokerStateRecord():
+                broker = self._brokers.current[record.broker_id]
+                self._brokers.mutable()[record.broker_id] = replace(
+                    broker, presence=record.presence, drain=record.drain
+                )
+            case RemoveBrokerRecord():
+                self._apply_remove_broker(record)
             case _:
                 assert_never(record)
+
+    def _apply_broker(self, record: BrokerRecord) -> None:
+        known = self._brokers.current.get(record.broker_id)
+        is_same_directory = known is not None and known.directory_id == record.directory_id
+        self._brokers.mutable()[record.broker_id] = Broker(
+            broker_id=record.broker_id,
+            directory_id=record.directory_id,
+            endpoints=record.endpoints,
+            rack=record.rack,
+            level=record.level,
+            presence=known.presence if known is not None and is_same_directory else Presence.ACTIVE,
+            drain=Drain.NONE if known is None else known.drain,
+        )
+
+    def _apply_remove_broker(self, record: RemoveBrokerRecord) -> None:
+        self._brokers.mutable().pop(record.broker_id, None)
+        self._remove_configs(ConfigResource(BROKER_RESOURCE, str(record.broker_id)))
 
     def _apply_topic(self, record: TopicRecord) -> None:
         if record.topic_id in self._topics_by_id.current:
@@ -162,9 +186,7 @@ class _Draft:
             del shards[shard_id]
         if self._metric_names.current.get(metric_name(topic.name)) == topic.name:
             del self._metric_names.mutable()[metric_name(topic.name)]
-        resource = ConfigResource(TOPIC_RESOURCE, topic.name)
-        if resource in self._configs.current:
-            del self._configs.mutable()[resource]
+        self._remove_configs(ConfigResource(TOPIC_RESOURCE, topic.name))
 
     def _apply_config(self, record: ConfigRecord) -> None:
         settings = dict(self._configs.current.get(record.resource, {}))
@@ -174,8 +196,12 @@ class _Draft:
             settings[record.key] = record.value
         if settings:
             self._configs.mutable()[record.resource] = settings
-        elif record.resource in self._configs.current:
-            del self._configs.mutable()[record.resource]
+        else:
+            self._remove_configs(record.resource)
+
+    def _remove_configs(self, resource: ConfigResource) -> None:
+        if resource in self._configs.current:
+            del self._configs.mutable()[resource]
 
     def _put_topic(self, topic: Topic) -> None:
         self._topics.mutable()[topic.name] = topic

@@ -7,6 +7,7 @@ Additional replicas are placed on the least loaded brokers, on other racks where
 
 from typing import Final
 
+from tidemill.metadata.feature_levels import ELASTIC_CLUSTER
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import ReplicasRecord
 from tidemill.metadata.placement import extend
@@ -48,7 +49,8 @@ def plan_growth(context: DecisionContext) -> tuple[ReplicasRecord, ...]:
             replicas = extend(shard.replicas, wanted, candidates, loads)
             loads.remove(shard.replicas)
             loads.add(replicas)
-            records.append(ReplicasRecord(shard.shard_id, replicas))
+            previous = shard.replicas if image.feature_level >= ELASTIC_CLUSTER else ()
+            records.append(ReplicasRecord(shard.shard_id, replicas, previous, shard.reason))
     return tuple(records)
 
 

@@ -11,8 +11,10 @@ from typing import Final
 
 from tidemill.metadata.metadata_records import BROKER_RESOURCE, PEER_ENDPOINT, TOPIC_RESOURCE, ConfigResource, Endpoint
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
+from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.config_resolution import NOTHING, BrokerLayers
 from tidemill.model.internal_topics import is_internal
+from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_kind import TopicKind
@@ -25,6 +27,8 @@ class Broker:
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     level: int  # the highest feature level that the broker supports, as recorded; see `feature_levels.recorded_level`
+    presence: Presence = Presence.ACTIVE  # of this directory: a broker with a new one begins as ACTIVE
+    drain: Drain = Drain.NONE
 
     @property
     def voter(self) -> ReplicaKey:
@@ -52,6 +56,8 @@ class Shard:
     partition_count: int
     initial_voters: tuple[ReplicaKey, ...]  # the founders: the voters until the shard's log records a change
     replicas: tuple[ReplicaKey, ...]  # planned, preferred leader first; the shard's log records the actual voters
+    previous: tuple[ReplicaKey, ...] = ()  # planned before, to which a cancelled move returns; empty: not known
+    reason: Reason = Reason.PLACED  # why `replicas` were planned
 
     @property
     def partitions(self) -> range:

@@ -6,9 +6,12 @@ is null; its value starts with a type byte and a version byte.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeVar
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
+from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_kind import TopicKind
@@ -42,6 +45,8 @@ class ConfigResource(NamedTuple):
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
+
+Member = TypeVar("Member", bound=IntEnum)
 
 # A topic kind is encoded as its index in this tuple.
 TOPIC_KINDS: Final = (TopicKind.LOG, TopicKind.KEYED, TopicKind.TIMER)
@@ -99,6 +104,8 @@ class ReplicasRecord:
 
     shard_id: ShardId
     voters: tuple[ReplicaKey, ...]  # preferred leader first
+    previous: tuple[ReplicaKey, ...] = ()  # planned before, to which a cancelled move returns; empty: not known
+    reason: Reason = Reason.PLACED  # `previous` and another reason are written from version 1 on
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +144,22 @@ class SnapshotEndRecord:
     record_count: int
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerStateRecord:
+    """Whether the cluster counts on a broker, and what an operator wants it to give up."""
+
+    broker_id: BrokerId
+    presence: Presence
+    drain: Drain
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveBrokerRecord:
+    """Forget a broker that carries no replicas, with its configuration."""
+
+    broker_id: BrokerId
+
+
 Record = (
     ClusterRecord
     | FeatureRecord
@@ -149,14 +172,18 @@ Record = (
     | ProducerIdsRecord
     | ShardIdsRecord
     | SnapshotEndRecord
+    | BrokerStateRecord
+    | RemoveBrokerRecord
 )
 
 _CLUSTER, _FEATURE, _BROKER, _TOPIC, _SHARD, _REMOVE_TOPIC, _CONFIG, _PRODUCER_IDS, _SHARD_IDS, _SNAPSHOT_END = range(
     1, 11
 )
 _REPLICAS: Final = 11
+_BROKER_STATE: Final = 15
+_REMOVE_BROKER: Final = 16
 
-_NEWEST_VERSIONS: Final = {_BROKER: 1}  # the newest version of each type of which there is more than version 0
+_NEWEST_VERSIONS: Final = {_BROKER: 1, _REPLICAS: 1}  # of each type of which there is more than version 0
 
 
 def encode(record: Record) -> bytes:
@@ -196,10 +223,14 @@ def encode(record: Record) -> bytes:
             _put_number(out, first_partition)
             _put_number(out, partition_count)
             _put_voters(out, initial_voters)
-        case ReplicasRecord(shard_id, voters):
+        case ReplicasRecord(shard_id, voters, previous, reason):
             record_type = _REPLICAS
             _put_number(out, shard_id)
             _put_voters(out, voters)
+            if previous or reason is not Reason.PLACED:  # older brokers read version 0 only
+                version = 1
+                _put_voters(out, previous)
+                out.append(reason)
         case RemoveTopicRecord(topic_id):
             record_type = _REMOVE_TOPIC
             out += _id_bytes(topic_id)
@@ -219,6 +250,14 @@ def encode(record: Record) -> bytes:
         case SnapshotEndRecord(record_count):
             record_type = _SNAPSHOT_END
             _put_number(out, record_count)
+        case BrokerStateRecord(broker_id, presence, drain):
+            record_type = _BROKER_STATE
+            _put_number(out, broker_id)
+            out.append(presence)
+            out.append(drain)
+        case RemoveBrokerRecord(broker_id):
+            record_type = _REMOVE_BROKER
+            _put_number(out, broker_id)
     out[0] = record_type
     out[1] = version
     return bytes(out)
@@ -293,6 +332,14 @@ class _Fields:
     def voters(self) -> tuple[ReplicaKey, ...]:
         return tuple(ReplicaKey(BrokerId(self.number()), DirectoryId(self.take(16))) for _ in range(self.count()))
 
+    def member(self, kind: type[Member], what: str) -> Member:
+        """Read one byte: a member of an enumeration."""
+        value = self.take(1)[0]
+        try:
+            return kind(value)
+        except ValueError:
+            raise MetadataFormatError(f"unknown {what} {value}: a newer version of Tidemill wrote it") from None
+
     def kind(self) -> TopicKind:
         kind = self.take(1)[0]
         if kind >= len(TOPIC_KINDS):
@@ -320,13 +367,26 @@ def _read_shard(fields: _Fields) -> ShardRecord:
     return ShardRecord(shard_id, topic_id, first_partition, partition_count, fields.voters())
 
 
+def _read_replicas(fields: _Fields) -> ReplicasRecord:
+    shard_id, voters = ShardId(fields.number()), fields.voters()
+    if fields.version == 0:
+        return ReplicasRecord(shard_id, voters)
+    return ReplicasRecord(shard_id, voters, fields.voters(), fields.member(Reason, "reason of a move"))
+
+
+def _read_broker_state(fields: _Fields) -> BrokerStateRecord:
+    broker_id = BrokerId(fields.number())
+    presence, drain = fields.member(Presence, "presence of a broker"), fields.member(Drain, "drain of a broker")
+    return BrokerStateRecord(broker_id, presence, drain)
+
+
 _READERS: Final[dict[int, Callable[[_Fields], Record]]] = {
     _CLUSTER: lambda fields: ClusterRecord(fields.text()),
     _FEATURE: lambda fields: FeatureRecord(fields.number()),
     _BROKER: _read_broker,
     _TOPIC: lambda fields: TopicRecord(TopicId(fields.take(16)), fields.text(), fields.kind()),
     _SHARD: _read_shard,
-    _REPLICAS: lambda fields: ReplicasRecord(ShardId(fields.number()), fields.voters()),
+    _REPLICAS: _read_replicas,
     _REMOVE_TOPIC: lambda fields: RemoveTopicRecord(TopicId(fields.take(16))),
     _CONFIG: lambda fields: ConfigRecord(
         ConfigResource(fields.take(1)[0], fields.text()), fields.text(), fields.text_or_none()
@@ -334,6 +394,8 @@ _READERS: Final[dict[int, Callable[[_Fields], Record]]] = {
     _PRODUCER_IDS: lambda fields: ProducerIdsRecord(fields.number(), BrokerId(fields.number())),
     _SHARD_IDS: lambda fields: ShardIdsRecord(ShardId(fields.number())),
     _SNAPSHOT_END: lambda fields: SnapshotEndRecord(fields.number()),
+    _BROKER_STATE: _read_broker_state,
+    _REMOVE_BROKER: lambda fields: RemoveBrokerRecord(BrokerId(fields.number())),
 }
 
 

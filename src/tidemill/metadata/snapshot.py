@@ -11,6 +11,7 @@ from typing import Final
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import (
     BrokerRecord,
+    BrokerStateRecord,
     ClusterRecord,
     ConfigRecord,
     FeatureRecord,
@@ -24,6 +25,8 @@ from tidemill.metadata.metadata_records import (
     encode,
 )
 from tidemill.model.broker_id import BrokerId
+from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.move_reason import Reason
 
 CHUNK_RECORDS_MAX: Final = 1_000  # usually about 64 KiB, one batch
 CHUNK_BYTES_MAX: Final = 512 << 10  # the record that reaches the limit ends the chunk; a record may take tens of KiB
@@ -57,6 +60,8 @@ def _state(image: ClusterImage) -> Iterator[Record]:
     yield FeatureRecord(image.feature_level)
     for broker in image.brokers.values():
         yield BrokerRecord(broker.broker_id, broker.directory_id, broker.endpoints, broker.rack, broker.level)
+        if broker.presence is not Presence.ACTIVE or broker.drain is not Drain.NONE:
+            yield BrokerStateRecord(broker.broker_id, broker.presence, broker.drain)
     for topic in image.topics.values():
         yield TopicRecord(topic.topic_id, topic.name, topic.kind)
         for shard_id in topic.shard_ids:
@@ -64,8 +69,8 @@ def _state(image: ClusterImage) -> Iterator[Record]:
             yield ShardRecord(
                 shard.shard_id, shard.topic_id, shard.first_partition, shard.partition_count, shard.initial_voters
             )
-            if shard.replicas != shard.initial_voters:
-                yield ReplicasRecord(shard_id, shard.replicas)
+            if shard.replicas != shard.initial_voters or shard.previous or shard.reason is not Reason.PLACED:
+                yield ReplicasRecord(shard_id, shard.replicas, shard.previous, shard.reason)
     for resource, settings in image.configs.items():
         for key, value in settings.items():
             yield ConfigRecord(resource, key, value)

@@ -77,7 +77,8 @@ class Draft:
         return self.accounts.moves >= self.policy.cluster_moves_max
 
     def reason_of(self, shard_id: ShardId) -> Reason:
-        return self.view.reasons.get(shard_id, Reason.PLACED)
+        shard = self.image.shards.get(shard_id)
+        return Reason.PLACED if shard is None else shard.reason
 
     def is_busy(self, shard_id: ShardId) -> bool:
         """Return whether a shard has a step that is planned or under way: it gets no other one meanwhile."""

@@ -121,8 +121,7 @@ class ShardIndex:
             self._remove(shard_id, before)
             self._add(shard_id, _Counted(replicas, size))
             if before is not None and before.replicas != replicas:
-                reason = view.reasons.get(shard_id, Reason.PLACED)
-                self._step_began(shard_id, before.replicas, replicas, reason, now_ms)
+                self._step_began(shard_id, before.replicas, replicas, shard.reason, now_ms)
         is_under_way = figures is not None and differs(figures, replicas)
         leader = None if figures is None else figures.leader
         awaits_leader = leader is not None and leader != replicas[0].broker_id

@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.broker_state import Drain, Presence
-from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.raft.voters import Membership
 
@@ -53,4 +52,3 @@ class View:
 
     brokers: Mapping[BrokerId, BrokerView]
     shards: Mapping[ShardId, ShardView]
-    reasons: Mapping[ShardId, Reason] = field(default_factory=lambda: MappingProxyType({}))  # missing: PLACED

@@ -5,13 +5,19 @@ import pytest
 from tidemill.metadata.apply import apply
 from tidemill.metadata.image import EMPTY
 from tidemill.metadata.metadata_records import (
+    BROKER_RESOURCE,
+    BrokerRecord,
+    BrokerStateRecord,
     ConfigRecord,
     ConfigResource,
+    RemoveBrokerRecord,
     ReplicasRecord,
     ShardRecord,
     TopicRecord,
 )
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
+from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 
@@ -65,6 +71,59 @@ def test_a_shards_replicas_change_and_its_founders_do_not() -> None:
     seen = [(image.shards[ShardId(1)].initial_voters, image.shards[ShardId(1)].replicas) for image in (before, after)]
     assert seen == [(VOTERS[:1], VOTERS[:1]), (VOTERS[:1], VOTERS)]
     assert before.topics == after.topics
+
+
+def test_the_newest_goal_has_its_own_reason_and_former_replicas() -> None:
+    """A ReplicasRecord replaces the whole goal: a record of an older version leaves neither a reason nor a way back."""
+    shard_id, shard = ShardId(1), ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS[:1])
+    placed = apply(EMPTY, [TopicRecord(TOPIC, "t", "log"), shard])
+
+    moved = apply(placed, [ReplicasRecord(shard_id, VOTERS, VOTERS[:1], Reason.DRAIN)])
+    by_older = apply(moved, [ReplicasRecord(shard_id, VOTERS[1:])])
+
+    goals = [(image.shards[shard_id].previous, image.shards[shard_id].reason) for image in (placed, moved, by_older)]
+    assert goals == [((), Reason.PLACED), (VOTERS[:1], Reason.DRAIN), ((), Reason.PLACED)]
+
+
+@pytest.mark.parametrize(
+    ("directory", "presence"), [(b"d" * 16, Presence.GONE), (b"e" * 16, Presence.ACTIVE)], ids=["same", "other"]
+)
+def test_only_another_directory_ends_the_absence_of_a_broker(directory: bytes, presence: Presence) -> None:
+    """
+    A registration keeps what is recorded of a broker, because an address says nothing about its disk.  Another
+    directory is another disk: that one was never gone.  What an operator drains is the broker, whatever its directory.
+    """
+    broker_id = BrokerId(1)
+    before = apply(
+        EMPTY,
+        [
+            BrokerRecord(broker_id, DirectoryId(b"d" * 16), (), None, 2),
+            BrokerStateRecord(broker_id, Presence.GONE, Drain.ALL),
+        ],
+    )
+
+    after = apply(before, [BrokerRecord(broker_id, DirectoryId(directory), (), "b", 2)]).brokers[broker_id]
+
+    assert (after.presence, after.drain, after.rack) == (presence, Drain.ALL, "b")
+
+
+def test_a_removed_broker_leaves_nothing() -> None:
+    """
+    The configuration of a removed broker goes with it, and so does its state: a broker that later gets its id would
+    otherwise begin with them.
+    """
+    other = BrokerRecord(BrokerId(11), DirectoryId(b"o" * 16), (), None, 2)
+    settings = [
+        ConfigRecord(ConfigResource(BROKER_RESOURCE, name), "log.retention.ms", "1") for name in ("1", "11", "")
+    ]
+    record = BrokerRecord(BrokerId(1), DirectoryId(b"d" * 16), (), None, 2)
+    before = apply(EMPTY, [record, BrokerStateRecord(BrokerId(1), Presence.SILENT, Drain.ALL), other, *settings])
+
+    after = apply(before, [RemoveBrokerRecord(BrokerId(1))])
+    again = apply(after, [RemoveBrokerRecord(BrokerId(1)), record]).brokers[BrokerId(1)]
+
+    assert ([*after.brokers], [name for _, name in after.configs]) == ([11], ["11", ""])
+    assert (again.presence, again.drain) == (Presence.ACTIVE, Drain.NONE)
 
 
 def test_a_repeated_shard_record_keeps_the_replicas() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tidemill.metadata.metadata_records import (
     TOPIC_KINDS,
     BrokerRecord,
+    BrokerStateRecord,
     ClusterRecord,
     ConfigRecord,
     ConfigResource,
@@ -17,6 +18,7 @@ from tidemill.metadata.metadata_records import (
     MetadataFormatError,
     ProducerIdsRecord,
     Record,
+    RemoveBrokerRecord,
     RemoveTopicRecord,
     ReplicasRecord,
     ShardIdsRecord,
@@ -27,6 +29,8 @@ from tidemill.metadata.metadata_records import (
     encode,
 )
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
+from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import METADATA_TOPIC_ID, TopicId
 
@@ -49,6 +53,14 @@ ONE_OF_EACH: tuple[Record, ...] = (
     SnapshotEndRecord(12),
     ReplicasRecord(ShardId(300), (ReplicaKey(BrokerId(2), DIRECTORY), ReplicaKey(BrokerId(300), DIRECTORY))),
     BrokerRecord(BrokerId(3), DIRECTORY, (), None, 2),
+    ReplicasRecord(
+        ShardId(7),
+        (ReplicaKey(BrokerId(2), DIRECTORY),),
+        (ReplicaKey(BrokerId(300), DIRECTORY), ReplicaKey(BrokerId(2), DIRECTORY)),
+        Reason.DRAIN,
+    ),
+    BrokerStateRecord(BrokerId(300), Presence.SILENT, Drain.ALL),
+    RemoveBrokerRecord(BrokerId(300)),
 )
 
 numbers = st.integers(0, (1 << 63) - 1)
@@ -70,7 +82,9 @@ records: st.SearchStrategy[Record] = st.one_of(
     ),
     st.builds(TopicRecord, sixteen.map(TopicId), st.text(), st.sampled_from(TOPIC_KINDS)),
     st.builds(ShardRecord, shard_ids, sixteen.map(TopicId), numbers, numbers, voters),
-    st.builds(ReplicasRecord, shard_ids, voters),
+    st.builds(ReplicasRecord, shard_ids, voters, voters, st.sampled_from(Reason)),
+    st.builds(BrokerStateRecord, broker_ids, st.sampled_from(Presence), st.sampled_from(Drain)),
+    st.builds(RemoveBrokerRecord, broker_ids),
     st.builds(RemoveTopicRecord, sixteen.map(TopicId)),
     st.builds(ConfigRecord, resources, st.text(), st.none() | st.text()),
     st.builds(ProducerIdsRecord, numbers, broker_ids),
@@ -95,6 +109,33 @@ def test_the_golden_file_decodes_to_the_records() -> None:
     read = tuple(decode(bytes.fromhex(line)) for line in golden)
 
     assert read == ONE_OF_EACH
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        BrokerRecord(BrokerId(3), DIRECTORY, (), None, 1),
+        ReplicasRecord(ShardId(7), (ReplicaKey(BrokerId(2), DIRECTORY),), (), Reason.PLACED),
+    ],
+)
+def test_a_record_that_says_nothing_new_has_version_0(record: Record) -> None:
+    """
+    A record that has only what version 0 can say is written in version 0: below feature level 2, brokers that read no
+    other version may still run.
+    """
+    version = encode(record)[1]
+
+    assert version == 0
+
+
+@pytest.mark.parametrize("reason", [it for it in Reason if it is not Reason.PLACED])
+def test_a_move_without_former_replicas_keeps_its_reason(reason: Reason) -> None:
+    """Either of the two new fields of a ReplicasRecord is enough for version 1."""
+    record = ReplicasRecord(ShardId(7), (ReplicaKey(BrokerId(2), DIRECTORY),), (), reason)
+
+    back = decode(encode(record))
+
+    assert record == back
 
 
 @given(records)
@@ -135,6 +176,9 @@ def test_arbitrary_bytes_decode_or_are_refused(value: bytes) -> None:
         (b"\x02\x00\x01\x01", "1 bytes after its last field"),
         (b"\x02\x00" + b"\x80" * 10 + b"\x01", "more than ten bytes"),
         (b"\x04\x00" + bytes(16) + b"\x01a\x03", "unknown topic kind 3"),
+        (b"\x0b\x01\x07\x00\x00\x09", "unknown reason of a move 9"),
+        (b"\x0f\x00\x01\x03\x00", "unknown presence of a broker 3"),
+        (b"\x0f\x00\x01\x00\x03", "unknown drain of a broker 3"),
         (b"", "has no type and version"),
     ],
 )

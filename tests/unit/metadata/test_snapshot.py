@@ -1,9 +1,13 @@
 """Snapshots of the metadata log: a sequence of records closed by an end record."""
 
+import pytest
+
 from tidemill.metadata.apply import apply
 from tidemill.metadata.image import EMPTY, ClusterImage
 from tidemill.metadata.metadata_records import (
     GROUP_RESOURCE,
+    BrokerRecord,
+    BrokerStateRecord,
     ConfigRecord,
     ConfigResource,
     RemoveTopicRecord,
@@ -15,6 +19,8 @@ from tidemill.metadata.metadata_records import (
 )
 from tidemill.metadata.snapshot import CHUNK_BYTES_MAX, snapshot_chunks, snapshot_records
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
+from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 
@@ -43,6 +49,40 @@ def test_a_snapshot_restores_the_image() -> None:
 
     assert image == back
     assert back.next_shard_id == 4
+
+
+@pytest.mark.parametrize(
+    ("presence", "drain"),
+    [(Presence.GONE, Drain.NONE), (Presence.ACTIVE, Drain.ALL), (Presence.SILENT, Drain.LEADERS)],
+)
+def test_a_snapshot_has_the_states_of_brokers(presence: Presence, drain: Drain) -> None:
+    """A new controller must neither count the silence of a broker from zero, nor end what an operator drains."""
+    broker_id = BrokerId(1)
+    records = [
+        BrokerRecord(broker_id, DirectoryId(bytes(16)), (), None, 2),
+        BrokerStateRecord(broker_id, presence, drain),
+    ]
+    image = apply(EMPTY, records)
+
+    back = apply(EMPTY, snapshot_records(image))
+
+    assert (back.brokers[broker_id].presence, back.brokers[broker_id].drain) == (presence, drain)
+
+
+@pytest.mark.parametrize(("previous", "reason"), [((2,), Reason.PLACED), ((), Reason.USER), ((2,), Reason.DRAIN)])
+def test_a_snapshot_has_the_former_replicas_and_the_reason(previous: tuple[int, ...], reason: Reason) -> None:
+    """A cancelled move returns to its former replicas, even when the goal is where the shard was founded."""
+    voters = {number: ReplicaKey(BrokerId(number), DirectoryId(bytes(16))) for number in (1, 2)}
+    topic, former = TopicId(bytes(16)), tuple(voters[number] for number in previous)
+    records = [
+        TopicRecord(topic, "t", "log"),
+        ShardRecord(ShardId(0), topic, 0, 1, (voters[1],)),
+        ReplicasRecord(ShardId(0), (voters[1],), former, reason),
+    ]
+
+    back = apply(EMPTY, snapshot_records(apply(EMPTY, records)))
+
+    assert (back.shards[ShardId(0)].previous, back.shards[ShardId(0)].reason) == (former, reason)
 
 
 def test_a_big_snapshot_comes_in_chunks() -> None:

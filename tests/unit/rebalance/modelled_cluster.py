@@ -125,6 +125,7 @@ class ModelledCluster:
                 partition_count=1,
                 initial_voters=shard.replicas,
                 replicas=shard.replicas,
+                reason=shard.reason,
             )
             for number, shard in self.shards.items()
         }
@@ -139,8 +140,7 @@ class ModelledCluster:
             for number, broker in self.brokers.items()
         }
         shards = {ShardId(number): self._figures(shard) for number, shard in self.shards.items() if shard.is_known}
-        reasons = {ShardId(number): shard.reason for number, shard in self.shards.items()}
-        return View(brokers=brokers, shards=shards, reasons=reasons)
+        return View(brokers=brokers, shards=shards)
 
     def disk_used(self, broker_id: int) -> int:
         key = self.brokers[broker_id].key
