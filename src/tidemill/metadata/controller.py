@@ -14,6 +14,7 @@ from typing import assert_never, overload
 
 from tidemill.metadata.admission import AdmitBroker, Admitted, admit_broker
 from tidemill.metadata.apply import apply
+from tidemill.metadata.broker_states import BrokerChanged, SetDrain, SetPresence, set_drain, set_presence
 from tidemill.metadata.brokers import (
     BootstrapCluster,
     GrowReplicas,
@@ -35,7 +36,7 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import Record
 from tidemill.metadata.partitions import CreatePartitions, GrownTopic, create_partitions
 from tidemill.metadata.producer_ids import AllocateProducerIds, ProducerIdBlock, allocate_producer_ids
-from tidemill.metadata.reassignments import PlannedReplicas, PlanReplicas, plan_replicas
+from tidemill.metadata.reassignments import PlanMoves, PlannedMoves, plan_moves
 from tidemill.metadata.result import DecisionContext, Result
 from tidemill.metadata.snapshot import snapshot_chunks
 from tidemill.metadata.topics import (
@@ -48,6 +49,7 @@ from tidemill.metadata.topics import (
     create_topics,
     delete_topics,
 )
+from tidemill.metadata.unregistration import UnregisterBroker, unregister_broker
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.entropy import Entropy
 from tidemill.model.internal_topics import INTERNAL_TOPICS, InternalTopic
@@ -57,7 +59,7 @@ Command = (
     | AdmitBroker
     | RegisterBroker
     | GrowReplicas
-    | PlanReplicas
+    | PlanMoves
     | CreateTopics
     | CreateInternalTopic
     | DeleteTopics
@@ -66,6 +68,9 @@ Command = (
     | AlterConfigs
     | AllocateProducerIds
     | UpdateFeatures
+    | SetPresence
+    | SetDrain
+    | UnregisterBroker
 )
 
 Live = frozenset[BrokerId] | None
@@ -105,7 +110,7 @@ class Controller:
     @overload
     def decide(self, command: GrowReplicas, now_ms: int, *, live: Live = None) -> Result[None]: ...
     @overload
-    def decide(self, command: PlanReplicas, now_ms: int, *, live: Live = None) -> Result[PlannedReplicas]: ...
+    def decide(self, command: PlanMoves, now_ms: int, *, live: Live = None) -> Result[PlannedMoves]: ...
     @overload
     def decide(self, command: CreateTopics, now_ms: int, *, live: Live = None) -> Result[tuple[CreatedTopic, ...]]: ...
     @overload
@@ -124,6 +129,10 @@ class Controller:
     def decide(self, command: AllocateProducerIds, now_ms: int, *, live: Live = None) -> Result[ProducerIdBlock]: ...
     @overload
     def decide(self, command: UpdateFeatures, now_ms: int, *, live: Live = None) -> Result[UpdatedFeatures]: ...
+    @overload
+    def decide(
+        self, command: SetPresence | SetDrain | UnregisterBroker, now_ms: int, *, live: Live = None
+    ) -> Result[BrokerChanged]: ...
     def decide(self, command: Command, now_ms: int, *, live: Live = None) -> Result[object]:
         """Return the records that carry out `command` and the response to send once they are committed.
 
@@ -146,8 +155,8 @@ class Controller:
                 return register_broker(context, command)
             case GrowReplicas():
                 return grow_replicas(context, command)
-            case PlanReplicas():
-                return plan_replicas(context, command)
+            case PlanMoves():
+                return plan_moves(context, command)
             case CreateTopics():
                 return create_topics(context, command)
             case CreateInternalTopic():
@@ -164,6 +173,12 @@ class Controller:
                 return allocate_producer_ids(context, command)
             case UpdateFeatures():
                 return update_features(context, command)
+            case SetPresence():
+                return set_presence(context, command)
+            case SetDrain():
+                return set_drain(context, command)
+            case UnregisterBroker():
+                return unregister_broker(context, command)
             case _:
                 assert_never(command)
 

@@ -48,6 +48,16 @@ def recorded_level(cluster_level: int, level: int) -> int:
     return level if cluster_level >= ELASTIC_CLUSTER else OLDEST
 
 
+def refusal_below(needed: int, cluster_level: int, action: str) -> str | None:
+    """Return why `action`, whose records need level `needed`, is refused at the cluster's level; None if it is not."""
+    if cluster_level >= needed:
+        return None
+    return (
+        f"{action} needs feature level {needed}, and the cluster is at level {cluster_level}; when all brokers run a "
+        "version of Tidemill that supports it, run `tidemill cluster upgrade`"
+    )
+
+
 def refusal_of_older(broker_id: BrokerId | None, level: int, cluster_level: int) -> str | None:
     """Return why a broker that supports `level` may not be part of a cluster; None if it may."""
     if level >= cluster_level:

@@ -1,57 +1,101 @@
-"""Decides which brokers a shard is to have its replicas on: a goal, which the shard's leader approaches step by step.
+"""Decides which brokers shards are to have their replicas on: goals, which the shards' leaders approach step by step.
 
 A goal replaces the one before it, whether that was reached or not.  So a move is cancelled by planning the former
-replicas again.
+replicas again, which the shard keeps as `previous`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.feature_levels import ELASTIC_CLUSTER, refusal_below
+from tidemill.metadata.image import ClusterImage, Shard
 from tidemill.metadata.metadata_records import ReplicasRecord
 from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId, broker_list
+from tidemill.model.broker_id import BrokerId, ReplicaKey, broker_ids, broker_list
+from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanReplicas:
-    """Plan the replicas of one shard on `brokers`, the preferred leader first."""
+class Move:
+    """A goal for one shard: its replicas on `brokers`, the preferred leader first."""
 
     shard_id: ShardId
     brokers: tuple[BrokerId, ...]
+    reason: Reason
+    expected: tuple[ReplicaKey, ...] | None = None  # the planned replicas that the goal was made for; None: any
+    is_under_way: bool = False  # the present goal is not reached, so a cancelled move returns to what was before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedReplicas:
-    problem: Problem | None = None
+class PlanMoves:
+    """Plan the replicas of shards."""
+
+    moves: tuple[Move, ...]
 
 
-def plan_replicas(context: DecisionContext, command: PlanReplicas) -> Result[PlannedReplicas]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMoves:
+    problems: tuple[Problem | None, ...]  # one for each move, in their order; None: it is planned
+
+
+def plan_moves(context: DecisionContext, command: PlanMoves) -> Result[PlannedMoves]:
+    """Decide each move separately: a refused one does not affect the others."""
     image = context.image
-    shard = image.shards.get(command.shard_id)
+    below = refusal_below(ELASTIC_CLUSTER, image.feature_level, "moving replicas")
+    if below is not None:
+        refused = Problem(errors.UNSUPPORTED_VERSION, below)
+        return Result((), PlannedMoves(problems=(refused,) * len(command.moves)))
+    records: list[ReplicasRecord] = []
+    problems: list[Problem | None] = []
+    planned: set[ShardId] = set()
+    for move in command.moves:
+        problem = _problem(image, move, planned)
+        problems.append(problem)
+        if problem is None:
+            planned.add(move.shard_id)
+            records += _records(image, image.shards[move.shard_id], move)
+    return Result(tuple(records), PlannedMoves(problems=tuple(problems)))
+
+
+def _records(image: ClusterImage, shard: Shard, move: Move) -> tuple[ReplicasRecord, ...]:
+    replicas = tuple(image.brokers[broker_id].voter for broker_id in move.brokers)
+    if (replicas, move.reason) == (shard.replicas, shard.reason):
+        return ()
+    stays = move.is_under_way or replicas == shard.replicas
+    previous = shard.previous if stays else shard.replicas
+    return (ReplicasRecord(shard.shard_id, replicas, previous, move.reason),)
+
+
+def _problem(image: ClusterImage, move: Move, planned: set[ShardId]) -> Problem | None:
+    shard = image.shards.get(move.shard_id)
     if shard is None:
-        why = f"there is no shard {command.shard_id}; a deleted topic may have had it"
-        return Result((), PlannedReplicas(problem=Problem(errors.UNKNOWN_TOPIC_OR_PARTITION, why)))
-    why_not = _refusal(image, command.shard_id, command.brokers)
+        why = f"there is no shard {move.shard_id}; a deleted topic may have had it"
+        return Problem(errors.UNKNOWN_TOPIC_OR_PARTITION, why)
+    what = f"replicas of shard {move.shard_id} on brokers {list(move.brokers)} are refused"
+    if move.shard_id in planned:
+        return Problem(errors.INVALID_REQUEST, f"{what}: the shard is named twice")
+    why_not = _refusal(image, move)
     if why_not is not None:
-        why = f"replicas of shard {command.shard_id} on brokers {list(command.brokers)} are refused: {why_not}"
-        return Result((), PlannedReplicas(problem=Problem(errors.INVALID_REPLICA_ASSIGNMENT, why)))
-    voters = tuple(image.brokers[broker_id].voter for broker_id in command.brokers)
-    records = () if voters == shard.replicas else (ReplicasRecord(command.shard_id, voters),)
-    return Result(records, PlannedReplicas())
+        return Problem(errors.INVALID_REPLICA_ASSIGNMENT, f"{what}: {why_not}")
+    if move.expected is not None and move.expected != shard.replicas:
+        made_for, now = broker_ids(move.expected), broker_ids(shard.replicas)
+        why = f"they were planned when its replicas were on brokers {made_for}, and now they are on {now}; plan again"
+        if made_for == now:
+            why = f"they were planned before a broker of {now} got another data directory; plan again"
+        return Problem(errors.INVALID_REPLICA_ASSIGNMENT, f"{what}: {why}")
+    return None
 
 
-def _refusal(image: ClusterImage, shard_id: ShardId, brokers: Sequence[BrokerId]) -> str | None:
-    if shard_id == METADATA_SHARD:
+def _refusal(image: ClusterImage, move: Move) -> str | None:
+    if move.shard_id == METADATA_SHARD and move.reason is Reason.USER:
         return "the cluster places the replicas of its metadata itself"
-    if not brokers:
+    if not move.brokers:
         return "name at least one broker"
-    if len({*brokers}) < len(brokers):
+    if len({*move.brokers}) < len(move.brokers):
         return "a broker is named twice"
     registered = [broker.voter for broker in image.registered()]
-    unknown = sorted({*brokers} - {voter.broker_id for voter in registered})
+    unknown = sorted({*move.brokers} - {voter.broker_id for voter in registered})
     if unknown:
         return f"broker {unknown[0]} is not in this cluster; its brokers are {broker_list(registered)}"
     return None

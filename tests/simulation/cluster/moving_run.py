@@ -12,8 +12,9 @@ from unittest.mock import patch
 from tidemill.broker.broker import Broker
 from tidemill.broker.maintenance import replica_releases
 from tidemill.metadata.image import Shard
-from tidemill.metadata.reassignments import PlannedReplicas, PlanReplicas
+from tidemill.metadata.reassignments import Move, PlanMoves, PlannedMoves
 from tidemill.model.broker_id import BrokerId, broker_ids
+from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
 from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
@@ -64,20 +65,20 @@ class MovingRun(ClusterRun):
             elif random.random() < CANCELLED:
                 pause_s = random.expovariate(1 / CANCEL_S)
             self._former = shard, broker_ids(shard.replicas)
-            command = PlanReplicas(shard_id=shard.shard_id, brokers=tuple(brokers))
-            controllers[-1].loop.after(0, partial(self._submit, broker, command))
+            move = Move(shard_id=shard.shard_id, brokers=tuple(brokers), reason=Reason.USER)
+            controllers[-1].loop.after(0, partial(self._submit, broker, move))
         self.timeline.after(seconds(pause_s), self._plan)
 
-    def _submit(self, broker: Broker, command: PlanReplicas) -> None:
+    def _submit(self, broker: Broker, move: Move) -> None:
         def planned(outcome: object) -> None:
-            if isinstance(outcome, PlannedReplicas):  # refused if a named broker is not registered any more
-                self.happened["planned" if outcome.problem is None else "refused"] += 1
+            if isinstance(outcome, PlannedMoves):  # refused if a named broker is not registered any more
+                self.happened["planned" if outcome.problems == (None,) else "refused"] += 1
 
         disks = {machine.voter for machine in self.machines if not machine.is_rotten}
-        is_lost = any(broker.image.brokers[it].voter not in disks for it in command.brokers)
+        is_lost = any(broker.image.brokers[it].voter not in disks for it in move.brokers)
         if broker.controller.leads and not is_lost:
-            self._asked[command.shard_id] = command.brokers
-            broker.controller.submit(command).then(planned)
+            self._asked[move.shard_id] = move.brokers
+            broker.controller.submit(PlanMoves(moves=(move,))).then(planned)
 
     def _may_lose(self, lost: BrokerMachine) -> bool:
         """

@@ -1,0 +1,54 @@
+"""Decides UnregisterBroker, which removes a broker from the cluster that is down for good and carries nothing."""
+
+from dataclasses import dataclass
+
+from tidemill.metadata.broker_states import BrokerChanged, known_broker
+from tidemill.metadata.metadata_records import RemoveBrokerRecord
+from tidemill.metadata.result import DecisionContext, Problem, Result
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.shard import METADATA_SHARD, ShardId
+
+SHARDS_NAMED_MAX = 10  # a message that named all of a broker's shards would have thousands of numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBroker:
+    """Remove a broker and its configuration.  Its data directory can never return to the cluster."""
+
+    broker_id: BrokerId
+    carrying: tuple[ShardId, ...]  # shards of which it may be a member in force, as their leaders say
+
+
+def unregister_broker(context: DecisionContext, command: UnregisterBroker) -> Result[BrokerChanged]:
+    """Remove a broker if it is down, no replica is planned on it, and no membership in force has it."""
+    broker_id = command.broker_id
+    broker = known_broker(context, broker_id, "unregistering brokers")
+    if isinstance(broker, Problem):
+        return Result((), BrokerChanged(problem=broker))
+    why = _refusal(context, command)
+    if why is not None:
+        problem = Problem(errors.INVALID_REQUEST, f"unregistering broker {broker_id} is refused: {why}")
+        return Result((), BrokerChanged(problem=problem))
+    return Result((RemoveBrokerRecord(broker_id),), BrokerChanged())
+
+
+def _refusal(context: DecisionContext, command: UnregisterBroker) -> str | None:
+    broker_id, shards = command.broker_id, context.image.shards
+    if context.is_live(broker_id):
+        return "it is live; drain it with `tidemill cluster drain`, and stop it"
+    planned = {it for it, shard in shards.items() if any(key.broker_id == broker_id for key in shard.replicas)}
+    if planned:
+        return f"replicas of {_shards_text(planned)} are planned on it; drain it with `tidemill cluster drain`"
+    member_of = {it for it in command.carrying if it in shards}
+    if member_of:
+        return f"it is still a member of {_shards_text(member_of)}; wait until their replicas have moved"
+    return None
+
+
+def _shards_text(shard_ids: set[ShardId]) -> str:
+    names = [
+        "the metadata shard" if shard_id == METADATA_SHARD else f"shard {shard_id}" for shard_id in sorted(shard_ids)
+    ]
+    more = f" and {len(names) - SHARDS_NAMED_MAX} more" if len(names) > SHARDS_NAMED_MAX else ""
+    return ", ".join(names[:SHARDS_NAMED_MAX]) + more
