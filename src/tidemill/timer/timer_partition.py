@@ -177,7 +177,9 @@ class TimerPartition:
         """Adopt a run of the index."""
         self.waiting.restore_ids(read.ids)
         if read.run.is_kept and self._kept_read is not None:
-            self._kept_read += [(row.offset & ~KEPT, row.arrival) for row in unpack_rows(read.rows)]
+            # A run may be newer than the saved state: records behind that are moved again by their entries.
+            known = ((row.offset & ~KEPT, row.arrival) for row in unpack_rows(read.rows))
+            self._kept_read += [it for it in known if it[0] < self.kept.end]
         self.index.restore(read)
 
     def restore_range(self, first: int, end: int, rows: bytes, ids: Iterable[tuple[int, bytes]]) -> None:

@@ -3,9 +3,10 @@
 import pytest
 
 from tidemill.timer import timer_partition
-from tidemill.timer.due_row import DueRow, pack_rows
+from tidemill.timer.due_row import KEPT, DueRow, pack_rows
 from tidemill.timer.due_run import decode_run
-from tidemill.timer.timer_changes import Arrived, Released
+from tidemill.timer.timer_changes import Arrived, Decided, Released, Relocated
+from tidemill.timer.timer_command import Reschedule
 from tidemill.timer.timer_partition import TimerPartition
 from tidemill.timer.waiting_bits import CHUNK
 from tidemill.timer.waiting_set import Arrival
@@ -28,6 +29,34 @@ def test_a_run_that_is_written_while_a_replica_is_restored_has_the_ids_of_its_ro
 
     assert [(1, ID)] == read.ids
     assert 1 == restored.waiting.arrival_of(ID)
+
+
+def test_a_run_that_is_newer_than_the_state_says_nothing_of_records_that_are_moved_later() -> None:
+    """Otherwise a record would be rescheduled at an offset of the kept log that has not been reached."""
+    before = TimerPartition()
+    arrivals = pack_rows([DueRow(100, it, it) for it in range(3)])
+    moved = Relocated(pack_rows([DueRow(100, 2, KEPT), DueRow(500, 1, KEPT | 1)]))
+    before.appended(1, Arrived([Arrival(100)] * 3, arrivals))
+    before.committed(1)
+    saved = before.save(1)
+    later = (2, Decided(Reschedule(0, {1: 500}))), (3, moved)
+    for index, change in later:
+        before.appended(index, change)
+        before.committed(index)
+    runs = before.index.flush(), before.index.flush()
+
+    restored = TimerPartition.load(saved)
+    for run in runs:
+        assert run is not None
+        restored.restore_run(decode_run(run.name, run.encode(epoch=1)))
+    for index, change in later:
+        restored.appended(index, change)
+        restored.committed(index)
+    assert restored.apply_deferred(10)
+
+    assert [None, 1, 0] == [restored.kept_offset(it) for it in range(3)]
+    assert 2 == restored.kept.end
+    assert [] == restored.index.missing()
 
 
 def test_deferred_changes_are_applied_in_parts_and_in_order() -> None:
