@@ -33,10 +33,10 @@ def internal_replication_factor(topic: InternalTopic, broker_count: int, layers:
 def plan_growth(context: DecisionContext) -> tuple[ReplicasRecord, ...]:
     """
     Return a record for each shard of an internal topic that can get more replicas.  New replicas go only to live
-    brokers.
+    brokers that are neither gone nor drained.
     """
     image = context.image
-    candidates = [candidate for candidate in candidates_of(context) if candidate.is_live]
+    candidates = [it for it in candidates_of(context) if it.is_live and it.takes_replicas]
     loads = loads_of(image)
     records = []
     for internal in context.internal_topics:

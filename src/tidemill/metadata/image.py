@@ -43,6 +43,11 @@ class Broker:
         return bool(self.endpoints)
 
     @property
+    def takes_replicas(self) -> bool:
+        """Whether new replicas may be placed on the broker: it is registered, not gone, and not drained."""
+        return self.is_registered and self.presence is not Presence.GONE and self.drain is Drain.NONE
+
+    @property
     def peer_endpoint(self) -> Endpoint | None:
         """The endpoint for connections from other brokers; None before registration."""
         return next((endpoint for endpoint in self.endpoints if endpoint.name == PEER_ENDPOINT), None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tidemill.metadata.metadata_records import Record, ShardRecord
 from tidemill.metadata.placement import Loads
-from tidemill.metadata.replicas import loads_of, plan_assigned, plan_automatic, shard_records
+from tidemill.metadata.replicas import loads_of, plan_assigned, plan_automatic, reason_records, shard_records
 from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.metadata.topics import PARTITIONS_MAX
 from tidemill.model import errors
@@ -38,7 +38,7 @@ def create_partitions(context: DecisionContext, command: CreatePartitions) -> Re
     times_named = Counter(topic.name for topic in command.topics)
     records: list[Record] = []
     answers: dict[str, GrownTopic] = {}
-    added = 0
+    added = shard_count = 0
     loads = loads_of(context.image)
     for topic in command.topics:
         if times_named[topic.name] > 1:
@@ -46,7 +46,7 @@ def create_partitions(context: DecisionContext, command: CreatePartitions) -> Re
             answers[topic.name] = GrownTopic(name=topic.name, problem=problem)
             continue
         try:
-            made = _new_shards(context, loads, topic, ShardId(context.image.next_shard_id + len(records)))
+            made = _new_shards(context, loads, topic, ShardId(context.image.next_shard_id + shard_count))
             partition_count = sum(record.partition_count for record in made)
             if added + partition_count > PARTITIONS_MAX:
                 raise KafkaError(
@@ -54,6 +54,9 @@ def create_partitions(context: DecisionContext, command: CreatePartitions) -> Re
                     f"one request creates at most {PARTITIONS_MAX} partitions; send the rest later",
                 )
             records += made
+            if topic.assignments is not None:
+                records += reason_records(context.image, made)
+            shard_count += len(made)
             added += partition_count
             for record in made:
                 loads.add(record.initial_voters)

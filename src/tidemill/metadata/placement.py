@@ -3,7 +3,8 @@
 As in Kafka, the replicas of a shard are spread over as many racks as possible, as evenly as possible; all brokers
 without a rack count as one rack.  Unlike Kafka, which takes brokers in turn from a random start, placement prefers the
 least loaded brokers: the broker that leads the fewest shards becomes the preferred leader of the next shard, and the
-brokers that carry the fewest replicas become its followers.
+brokers that carry the fewest replicas become its followers.  Brokers that are gone or drained, and brokers that are
+down, are chosen last.
 """
 
 from collections import Counter
@@ -27,6 +28,7 @@ class Candidate(NamedTuple):
     voter: ReplicaKey
     rack: str | None = None
     is_live: bool = True
+    takes_replicas: bool = True  # neither gone nor drained
 
 
 class Loads:
@@ -77,7 +79,8 @@ def place(
     assert 1 <= replication_factor <= len(candidates), (replication_factor, len(candidates))
     loads = loads.copy()
     plans = []
-    shards = shard_count(partition_count, len(candidates))
+    able = sum(candidate.takes_replicas for candidate in candidates)
+    shards = shard_count(partition_count, able or len(candidates))
     smaller, bigger_shards = divmod(partition_count, shards)
     start = first_partition
     for index in range(shards):
@@ -110,14 +113,14 @@ def extend(
     return replicas
 
 
-def _leader_rank(candidate: Candidate, loads: Loads) -> tuple[bool, int, int]:
+def _leader_rank(candidate: Candidate, loads: Loads) -> tuple[bool, bool, int, int]:
     broker_id = candidate.voter.broker_id
-    return not candidate.is_live, loads.led[broker_id], loads.carried[broker_id]
+    return not candidate.is_live, not candidate.takes_replicas, loads.led[broker_id], loads.carried[broker_id]
 
 
 def _follower_rank(
     candidate: Candidate, on_rack: Counter[str | None], loads: Loads, distance: int
-) -> tuple[bool, int, int, int, bool, int]:
+) -> tuple[bool, bool, int, int, int, bool, int]:
     """Return the sort key of a candidate follower; the candidate with the lowest key is chosen.
 
     If loads are equal, the candidate after the last replica's broker is chosen, so that shards are spread over all
@@ -126,6 +129,7 @@ def _follower_rank(
     broker_id = candidate.voter.broker_id
     return (
         not candidate.is_live,
+        not candidate.takes_replicas,
         on_rack[candidate.rack],
         loads.carried[broker_id],
         loads.led[broker_id],

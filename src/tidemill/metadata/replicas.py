@@ -2,21 +2,24 @@
 
 from collections.abc import Sequence
 
+from tidemill.metadata.feature_levels import ELASTIC_CLUSTER
 from tidemill.metadata.image import ClusterImage
-from tidemill.metadata.metadata_records import ShardRecord
+from tidemill.metadata.metadata_records import ReplicasRecord, ShardRecord
 from tidemill.metadata.placement import Candidate, Loads, ShardPlan, place, place_as_assigned
 from tidemill.metadata.result import DecisionContext
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.errors import KafkaError
+from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 
 
 def candidates_of(context: DecisionContext) -> list[Candidate]:
-    """Return the brokers that can carry replicas: every registered broker, including those that are down."""
+    """Return the brokers that can carry replicas: every registered broker, including those to be chosen last."""
     return [
-        Candidate(broker.voter, broker.rack, context.is_live(broker.broker_id)) for broker in context.image.registered()
+        Candidate(broker.voter, broker.rack, context.is_live(broker.broker_id), broker.takes_replicas)
+        for broker in context.image.registered()
     ]
 
 
@@ -27,7 +30,10 @@ def loads_of(image: ClusterImage) -> Loads:
 def plan_automatic(
     context: DecisionContext, loads: Loads, *, first_partition: int, partition_count: int, replication_factor: int
 ) -> tuple[ShardPlan, ...]:
-    """Choose the replicas of new partitions.  A broker that is down is chosen only if too few brokers are live.
+    """Choose the replicas of new partitions.
+
+    A broker that is gone or drained is chosen only if too few others are live, and a broker that is down only if too
+    few brokers are.
 
     Raises KafkaError (INVALID_REPLICATION_FACTOR) if `replication_factor` is less than 1 or exceeds the number of
     brokers in the cluster.
@@ -72,6 +78,13 @@ def shard_records(plans: Sequence[ShardPlan], *, topic_id: TopicId, next_shard_i
         ShardRecord(ShardId(shard_id), topic_id, plan.first_partition, plan.partition_count, plan.voters)
         for shard_id, plan in enumerate(plans, next_shard_id)
     )
+
+
+def reason_records(image: ClusterImage, shards: Sequence[ShardRecord]) -> tuple[ReplicasRecord, ...]:
+    """Return the records that say that a user chose the replicas of new shards.  Older brokers could not read them."""
+    if image.feature_level < ELASTIC_CLUSTER:
+        return ()
+    return tuple(ReplicasRecord(shard.shard_id, shard.initial_voters, reason=Reason.USER) for shard in shards)
 
 
 def _assignment_problem(

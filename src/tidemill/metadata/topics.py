@@ -18,7 +18,7 @@ from tidemill.metadata.metadata_records import (
     TopicRecord,
 )
 from tidemill.metadata.placement import Loads
-from tidemill.metadata.replicas import loads_of, plan_assigned, plan_automatic, shard_records
+from tidemill.metadata.replicas import loads_of, plan_assigned, plan_automatic, reason_records, shard_records
 from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
@@ -247,9 +247,11 @@ def _plan_topic(
             else broker_int(context.layers, "default.replication.factor"),
         )
     topic_id = new_topic_id(context.entropy)
+    shards = shard_records(plans, topic_id=topic_id, next_shard_id=next_shard_id)
     records: tuple[Record, ...] = (
         TopicRecord(topic_id, topic.name, kind_of(settings)),
-        *shard_records(plans, topic_id=topic_id, next_shard_id=next_shard_id),
+        *shards,
+        *(reason_records(context.image, shards) if topic.assignments else ()),
         *setting_records(topic.name, settings),
     )
     return records, CreatedTopic(

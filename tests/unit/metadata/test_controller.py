@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.metadata.controller_world import NOW_MS, Cluster, registration, voter
+from tidemill.metadata.broker_states import SetDrain, SetPresence
 from tidemill.metadata.brokers import BootstrapCluster
 from tidemill.metadata.configs import AlterConfigs, Change, Operation
 from tidemill.metadata.metadata_records import ConfigResource
@@ -15,6 +16,9 @@ from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.metadata.topics import CreateInternalTopic, CreateTopics, DeleteTopics, NewTopic
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
+from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.move_reason import Reason
+from tidemill.model.shard import ShardId
 from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID, OFFSETS_TOPIC, TopicId
 
 SET, DELETE, APPEND, SUBTRACT = Operation
@@ -191,6 +195,47 @@ def test_assigned_partitions_are_placed_on_their_brokers() -> None:
     cluster.create("t", assignments=((0, one), (1, one), (2, two), (3, one)))
 
     assert [range(2), range(2, 3), range(3, 4)] == [held for _, held in cluster.ranges("t")]
+
+
+def test_a_user_who_assigns_partitions_has_chosen_their_brokers() -> None:
+    """
+    The replicas of partitions that a request assigns, when a topic is created and later, stay where the user wants
+    them.  The cluster may move others.  The ids of shards have no gaps.
+    """
+    cluster = Cluster(brokers=2)
+    one, two = (BrokerId(1),), (BrokerId(2),)
+
+    cluster.create("t", assignments=((0, one), (1, two)))
+    cluster.create("placed", partition_count=1)
+    more = (
+        MorePartitions(name="t", partition_count=4, assignments=(two, one)),
+        MorePartitions(name="placed", partition_count=2),
+    )
+    cluster.do(CreatePartitions(topics=more))
+
+    reasons = [(shard_id, cluster.image.shards[shard_id].reason) for shard_id in sorted(cluster.image.shards)[1:]]
+    assert reasons == list(enumerate([Reason.USER] * 2 + [Reason.PLACED] + [Reason.USER] * 2 + [Reason.PLACED], 1))
+    assert cluster.replicas("t") == [[1], [2], [2], [1]]
+
+
+def test_assignments_are_readable_for_an_older_cluster() -> None:
+    """Below feature level 2, the reason of a shard cannot be recorded."""
+    cluster = Cluster(brokers=2, level=1)
+
+    cluster.create("t", assignments=((0, (BrokerId(2),)),))
+
+    assert (cluster.replicas("t"), cluster.image.shards[ShardId(1)].reason) == ([[2]], Reason.PLACED)
+
+
+def test_new_topics_avoid_drained_brokers() -> None:
+    """Their replicas would be moved away at once."""
+    cluster = Cluster(brokers=3)
+    cluster.do(SetDrain(broker_id=BrokerId(1), drain=Drain.ALL))
+    cluster.do(SetPresence(broker_id=BrokerId(2), presence=Presence.GONE))
+
+    cluster.create("t", partition_count=4, replication_factor=1)
+
+    assert cluster.replicas("t") == [[3]]
 
 
 def test_replicas_are_placed_on_live_brokers_first() -> None:

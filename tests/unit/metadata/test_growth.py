@@ -1,13 +1,21 @@
 """Internal topics gain replicas as the cluster grows."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.metadata.controller_world import NOW_MS, Cluster, admission, registration, voter
+from tidemill.metadata.broker_states import SetDrain, SetPresence
 from tidemill.metadata.brokers import GrowReplicas
 from tidemill.metadata.growth import metadata_learners
 from tidemill.metadata.topics import CreateInternalTopic
 from tidemill.model.broker_id import BrokerId
+from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.move_reason import Reason
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import METADATA_TOPIC, OFFSETS_TOPIC
+
+TWO = BrokerId(2)
 
 
 def brokers(*broker_ids: int) -> frozenset[BrokerId]:
@@ -82,6 +90,51 @@ def test_only_live_brokers_become_replicas() -> None:
     cluster.do(GrowReplicas())
 
     assert (without, cluster.replicas(METADATA_TOPIC)) == ([[1]], [[1, 2, 3]])
+
+
+@pytest.mark.parametrize(
+    ("command", "undo"),
+    [
+        (SetDrain(broker_id=TWO, drain=Drain.ALL), SetDrain(broker_id=TWO, drain=Drain.NONE)),
+        (SetDrain(broker_id=TWO, drain=Drain.LEADERS), SetDrain(broker_id=TWO, drain=Drain.NONE)),
+        (
+            SetPresence(broker_id=TWO, presence=Presence.GONE),
+            SetPresence(broker_id=TWO, presence=Presence.ACTIVE),
+        ),
+    ],
+)
+def test_gone_and_drained_brokers_do_not_become_replicas(command: Any, undo: Any) -> None:
+    """The planner would move a new replica away again, and a broker could be drained for ever."""
+    cluster = Cluster(brokers=2)
+    cluster.do(command)
+    cluster.join(3)
+    without = cluster.replicas(METADATA_TOPIC)
+
+    cluster.do(undo)
+    cluster.do(GrowReplicas())
+
+    assert (without, cluster.replicas(METADATA_TOPIC)) == ([[1]], [[1, 2, 3]])
+
+
+def test_growth_has_a_way_back_and_keeps_the_reason() -> None:
+    """Growth is a goal like others, and its reason that of the goal before, whose replicas all stay."""
+    cluster = Cluster(brokers=1)
+
+    cluster.join(2)
+    cluster.join(3)
+
+    shard = cluster.image.shards[METADATA_SHARD]
+    assert (shard.replicas, shard.previous) == ((voter(1), voter(2), voter(3)), (voter(1),))
+    assert shard.reason is Reason.PLACED
+
+
+def test_growth_of_an_older_cluster_is_readable() -> None:
+    """Below feature level 2, brokers may run that read no ReplicasRecord with former replicas."""
+    cluster = Cluster(brokers=3, level=1)
+
+    shard = cluster.image.shards[METADATA_SHARD]
+
+    assert (len(shard.replicas), shard.previous) == (3, ())
 
 
 def test_a_replica_that_is_down_does_not_prevent_growth() -> None:

@@ -32,9 +32,14 @@ def test_a_topic_has_as_many_shards_as_it_needs(partitions: int, brokers: int, s
 racks_of_brokers = st.lists(st.none() | st.sampled_from("abc"), min_size=1, max_size=7)
 
 
-def brokers_on(racks: Sequence[str | None], down: Collection[int] = ()) -> list[Candidate]:
+def brokers_on(
+    racks: Sequence[str | None], down: Collection[int] = (), drained: Collection[int] = ()
+) -> list[Candidate]:
     """Return brokers 1, 2 and so on, one on each of the given racks."""
-    return [Candidate(v, rack, v.broker_id not in down) for v, rack in zip(VOTERS, racks, strict=False)]
+    return [
+        Candidate(v, rack, v.broker_id not in down, v.broker_id not in drained)
+        for v, rack in zip(VOTERS, racks, strict=False)
+    ]
 
 
 def placed(candidates: list[Candidate], topics: Sequence[int], factor: int) -> list[tuple[int, ...]]:
@@ -115,6 +120,36 @@ def test_brokers_that_are_down_are_chosen_last(racks: list[str | None], down: se
 
     assert {min(factor, len(up))} == {sum(broker_id in up for broker_id in shard) for shard in shards}
     assert not up or {True} == {shard[0] in up for shard in shards}
+
+
+@pytest.mark.parametrize(
+    ("factor", "chosen"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3, 4]), (5, [1, 2, 3, 4, 5])]
+)
+def test_drained_brokers_are_chosen_before_those_that_are_down(factor: int, chosen: list[int]) -> None:
+    """
+    A drained broker is chosen if too few others are live, because its replica works until it has moved.  The replica of
+    a broker that is down does not.  A drained broker on another rack does not win.
+    """
+    candidates = brokers_on(["a", "a", "b", "b", "b"], down=(4, 5), drained=(3, 5))
+
+    (shard,) = placed(candidates, [1], factor)
+
+    assert list(shard) == chosen
+
+
+def test_a_drained_broker_gets_no_shard_of_its_own() -> None:
+    """A topic has a shard for each broker that may lead one."""
+    shards = placed(brokers_on([None] * 4, drained=(4,)), [8], 2)
+
+    assert sorted(shard[0] for shard in shards) == [1, 2, 3]
+    assert all(4 not in shard for shard in shards)
+
+
+def test_a_cluster_of_drained_brokers_still_creates_topics() -> None:
+    """Without any other broker, drained ones are as good as all."""
+    shards = placed(brokers_on([None] * 2, drained=(1, 2)), [8], 1)
+
+    assert sorted(shards) == [(1,), (2,)]
 
 
 def test_a_new_broker_gets_the_next_leaders() -> None:

@@ -55,7 +55,7 @@ class ControllerHost:
         self._internal_topics = internal_topics
         self._stall_tolerant_clock = stall_tolerant_clock
         self._hosted: HostedPartition[Command, ControllerCore] | None = None  # set while this broker is the controller
-        self._grown_with: frozenset[BrokerId] = frozenset()  # brokers that were live when replicas were last added
+        self._grown_with: frozenset[BrokerId] = frozenset()  # brokers that could take replicas at the last growth
         self._contact_at: int | None = None  # time of the last tick with contact; initially, of the first tick
 
     # Methods that start and stop the controller.
@@ -93,7 +93,7 @@ class ControllerHost:
     def tick(self) -> None:
         """
         Record whether there is contact with the controller.  On the controller, also plan more replicas of internal
-        topics if brokers have become available.  Called a few times a second.
+        topics if brokers have become able to take them.  Called a few times a second.
         """
         if self.has_contact or self._contact_at is None:
             self._contact_at = self._stall_tolerant_clock.monotonic_ms()
@@ -103,7 +103,7 @@ class ControllerHost:
         if not self.accepts_writes or not image.cluster_id:
             return
         live = self._cluster.live()
-        able = frozenset(it.broker_id for it in image.registered() if it.broker_id in live)
+        able = frozenset(it.broker_id for it in image.registered() if it.takes_replicas and it.broker_id in live)
         if not able <= self._grown_with:
             self.submit(GrowReplicas())
         self._grown_with = able

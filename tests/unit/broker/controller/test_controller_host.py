@@ -4,10 +4,14 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.unit.broker.broker_world import BrokerWorld
-from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.cluster_world import ClusterWorld, Node
 from tidemill.batches.batch import spans
 from tidemill.broker.coordinators import hosted_partition
+from tidemill.metadata.broker_states import SetDrain
 from tidemill.metadata.topics import CreateTopics, NewTopic
+from tidemill.model.broker_id import BrokerId, broker_ids
+from tidemill.model.broker_state import Drain
+from tidemill.model.config_resolution import NOTHING
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.raft.messages import VoteRequest
 from tidemill.shard.pending import OUTCOME_UNKNOWN
@@ -71,6 +75,21 @@ def test_a_response_waits_until_the_image_has_the_change() -> None:
     world.stabilize()
 
     assert ([], ["flights"], [True]) == (early, [topic.name for topic in answers], seen)
+
+
+def test_internal_topics_grow_when_a_drain_ends() -> None:
+    """No broker comes when a drain ends, so the controller must look for itself whether replicas can be added now."""
+    world = ClusterWorld(brokers=2)
+    controller = world[1].broker
+    controller.controller.submit(SetDrain(broker_id=BrokerId(2), drain=Drain.ALL))
+    Node(world, 3, NOTHING)
+    world.pass_time(1_000)
+    without = broker_ids(controller.image.shards[METADATA_SHARD].replicas)
+
+    controller.controller.submit(SetDrain(broker_id=BrokerId(2), drain=Drain.NONE))
+    world.pass_time(1_000)
+
+    assert (without, broker_ids(controller.image.shards[METADATA_SHARD].replicas)) == ([1], [1, 2, 3])
 
 
 def test_a_former_controller_appends_no_snapshot() -> None:
