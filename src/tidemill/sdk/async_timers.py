@@ -50,9 +50,9 @@ class AsyncTimers:
     async def list(
         self,
         *,
-        timer_id: str | None = None,
-        key: str | None = None,
-        key_prefix: str | None = None,
+        timer_id: Id | None = None,
+        key: str | bytes | None = None,
+        key_prefix: str | bytes | None = None,
         due_from: datetime | None = None,
         due_before: datetime | None = None,
         partition: int | None = None,
@@ -65,9 +65,13 @@ class AsyncTimers:
         Args:
             limit: Return at most so many records.
             values: Whether the records have their values.
+
+        Raise ValueError for an id or a key that is not UTF-8: only `cancel` and `reschedule` choose by such bytes.
         """
+        of_id, of_key = _query_text("timer_id", timer_id), _query_text("key", key)
+        of_prefix = _query_text("key_prefix", key_prefix)
         chosen: dict[str, object] = {
-            **_selection(timer_id, key, key_prefix, due_from, due_before, partition),
+            **_selection(of_id, of_key, of_prefix, due_from, due_before, partition),
             **({"values": "true"} if values else {}),
         }
         found: list[Waiting] = []
@@ -96,7 +100,10 @@ class AsyncTimers:
 
         Choose `records`, those with one or several ids, or those with all of the other properties.  To choose all
         records, of the topic or of a partition, set `all`.  What was released or cancelled before is not counted.
+
+        Raise ValueError for records of another topic, whose numbers other records have here.
         """
+        _check_topic(self.topic, records)
         body = _choice(records, timer_id, key, key_prefix, due_from, due_before, partition, is_all=all)
         response = await self._api.call("POST", f"{self._path}:cancel", body)
         count: int = response["cancelled"]
@@ -124,6 +131,7 @@ class AsyncTimers:
             delay: How much later than now, by the clock of the brokers.
             shift: How much later than now set, or earlier: such as `"-5m"`.
         """
+        _check_topic(self.topic, records)
         times: dict[str, object] = {}
         if at is not None:
             times["at"] = due_ms(at)
@@ -142,6 +150,26 @@ class AsyncTimers:
         """Return how much waits in the topic and in each partition, as `GET /v1/topics/{topic}/timers/stats` does."""
         found: dict[str, Any] = await self._api.call("GET", f"{self._path}/stats")
         return found
+
+
+def _check_topic(topic: str, records: Sequence[Waiting]) -> None:
+    """Raise ValueError for a record of another topic: its number names another record of this one."""
+    for it in records:
+        if it.topic != topic:
+            raise ValueError(
+                f"arrival {it.arrival} of partition {it.partition} is a record of topic {it.topic}, not of {topic}: "
+                f"use mill.timers({it.topic!r})"
+            )
+
+
+def _query_text(name: str, content: str | bytes | None) -> str | None:
+    """Return text for a query, which cannot say other bytes.  Raise ValueError, which names the argument."""
+    if not isinstance(content, bytes):
+        return content
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name}={content!r}: list chooses by UTF-8 only; leave it out, and compare here") from error
 
 
 def _selection(

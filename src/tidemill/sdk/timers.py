@@ -23,9 +23,9 @@ class Timers:
     def list(
         self,
         *,
-        timer_id: str | None = None,
-        key: str | None = None,
-        key_prefix: str | None = None,
+        timer_id: Id | None = None,
+        key: str | bytes | None = None,
+        key_prefix: str | bytes | None = None,
         due_from: datetime | None = None,
         due_before: datetime | None = None,
         partition: int | None = None,

@@ -72,6 +72,27 @@ def test_a_list_ends_at_its_limit() -> None:
     assert 1 == len(api.requests)
 
 
+def test_a_list_chooses_by_the_bytes_that_a_record_has() -> None:
+    api = Api({"records": [], "cursor": None})
+
+    ask(api, lambda timers: timers.list(timer_id="ä".encode(), key=b"k", key_prefix=b""))
+
+    query = urlsplit(api.requests[0][1]).query
+    assert {"id": ["ä"], "key": ["k"], "key_prefix": [""], "limit": ["1000"]} == parse_qs(query, keep_blank_values=True)
+
+
+@pytest.mark.parametrize("name", ["timer_id", "key", "key_prefix"])
+def test_a_list_by_bytes_that_a_query_cannot_say_is_an_error(name: str) -> None:
+    """
+    A broker would take them for other text, and find nothing.
+    """
+    api, choice = Api(), {name: b"\xff"}
+
+    with pytest.raises(ValueError, match=f"{name}=b'.xff'"):
+        ask(api, lambda timers: timers.list(**choice))  # type: ignore[arg-type]
+    assert [] == api.requests
+
+
 def test_a_record_has_bytes_and_times() -> None:
     given = record(
         1, timer_id="id", key={"base64": "/w=="}, value="v", headers=[["h", None]], timestamp=DUE_MS
@@ -125,6 +146,24 @@ def test_listed_records_are_cancelled_by_their_numbers() -> None:
 
     assert 2 == ask(api, work)
     assert {"arrivals": [[3, 1], [3, 2]]} == api.requests[-1][2]
+
+
+def test_records_of_another_topic_are_not_changed() -> None:
+    """
+    Their numbers are those of other records here.
+    """
+    api = Api({"records": [record(1)], "cursor": None})
+
+    async def elsewhere(timers: AsyncTimers) -> None:
+        found = await timers.list()
+        others = AsyncTimers(api, "other")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="topic a b, not of other"):
+            await others.cancel(*found)
+        with pytest.raises(ValueError, match="topic a b, not of other"):
+            await others.reschedule(*found, delay="1h")
+
+    ask(api, elsewhere)
+    assert 1 == len(api.requests)
 
 
 @pytest.mark.parametrize(
