@@ -105,22 +105,29 @@ class TimerResolution(Pending[timer_resolve.Response]):
                         "its replicas",
                     )
                 self._latest_ms = min(DUE_MS_MAX, limit + config.max_delay_ms)
-            if request.operation == RESCHEDULE and not 0 <= request.due_ms <= self._latest_ms:
+            if request.operation == RESCHEDULE and request.due_ms < 0:
+                raise KafkaError(errors.INVALID_REQUEST, f"the new time {request.due_ms} is before 1970: use 0 or more")
+            if request.operation == RESCHEDULE and request.due_ms > self._latest_ms:
                 raise KafkaError(
                     errors.INVALID_REQUEST,
-                    f"the new time {request.due_ms} is not within 0 and {self._latest_ms} ms since the epoch",
+                    f"the new time {request.due_ms} ms since the epoch is later than {self._allowed} allows: use at "
+                    f"most {self._latest_ms}",
                 )
+
+    @property
+    def _allowed(self) -> str:
+        """What bounds the time of a record, as messages say it."""
+        delay_ms = self._led.partition.config.max_delay_ms
+        return "the year 9999" if delay_ms == UNLIMITED else f"tidemill.max.delay.ms={delay_ms}"
 
     def _check_shift(self, last: tuple[int, int]) -> None:
         """Refuse a shift by the due time and the arrival of the record that is due last."""
         due, arrival = last
         if self._is_delaying and due + self._request.due_ms > self._latest_ms:
-            delay_ms = self._led.partition.config.max_delay_ms
-            allowed = "the year 9999" if delay_ms == UNLIMITED else f"tidemill.max.delay.ms={delay_ms}"
             raise KafkaError(
                 errors.INVALID_REQUEST,
                 f"arrival {arrival} would be due at {due + self._request.due_ms} ms since the epoch, later than "
-                f"{allowed} allows: shift by less, or choose other records",
+                f"{self._allowed} allows: shift by less, or choose other records",
             )
 
     def _decide_named(self) -> None:

@@ -366,6 +366,26 @@ def test_a_shift_beyond_the_bound_of_the_topic_is_refused(by_selection: bool, is
     assert (2, 0, 0) == outcome(taken)
 
 
+@pytest.mark.parametrize(("bound", "shown"), [("60000", "tidemill.max.delay.ms=60000"), ("-1", "the year 9999")])
+def test_a_new_time_beyond_the_bound_of_the_topic_is_refused(bound: str, shown: str) -> None:
+    """
+    By the name of the setting, and with the latest time that is taken.
+    """
+    world = BrokerWorld()
+    create(world, tidemill_max_delay_ms=bound)
+    send(world, (b"a", delay("10s")))
+    latest = DUE_MS_MAX if bound == "-1" else world.clock.now_ms + int(bound)
+
+    refused = resolve(world, operation=RESCHEDULE, arrivals=[0], due_ms=latest + 1)
+    taken = resolve(world, operation=RESCHEDULE, arrivals=[0], due_ms=latest)
+
+    assert errors.INVALID_REQUEST == refused.error_code
+    assert f"{latest + 1} ms since the epoch is later than {shown} allows: use at most {latest}" == (
+        refused.error_message or ""
+    ).removeprefix("the new time ")
+    assert (1, 0, 0) == outcome(taken)
+
+
 def test_a_shift_beyond_the_year_9999_is_refused(world: BrokerWorld) -> None:
     send(world, (b"a", delay("10s")))
 
