@@ -34,7 +34,7 @@ from tidemill.timer.waiting_set import NOT_YET_KNOWN
 
 HEALTHY_S: Final = 2.0  # after the last fault, until which everything that is due must be released in time
 LATE_MS_MAX: Final = 100  # from the time at which the leader may release a record until it is proposed
-BUSY_MS_MAX: Final = 4_000  # while the leader reads records or rows from a disk, or has enough batches in flight
+BUSY_MS_MAX: Final = 4_000  # while the leader waits for its disk, or has enough batches in flight
 LOOK_S: Final = 0.02
 LEAPT_MS: Final = 50
 LOOKING_S: Final = 1.5
@@ -179,6 +179,11 @@ class TimerRun(ClusterRun):
         self._producing += 1
         self._in_client(administrator.run(lambda: random.expovariate(1 / decide_s), is_over), self._produced)
 
+    def _end_schedules(self, number: int) -> None:
+        ender = TimerAdministrator(self._new_client(f"ender-{number}"), self.timers.history, TOPIC, number)
+        self._producing += 1
+        self._in_client(ender.end(SHORT_IDS), self._produced)
+
     def _step_soon(self) -> None:
         """Step the wall clock of one of the brokers whose clocks are wrong, again and again until the faults end."""
         random = self._clock_random
@@ -208,8 +213,9 @@ class TimerRun(ClusterRun):
         while self._producing or self.timeline.now_us < end_us:
             await self._client.back_off()  # type: ignore[union-attr]
         for number in range(self.knobs.partitions if self._has_schedules else 0):
-            client = self._new_client(f"ender-{number}")
-            await TimerAdministrator(client, self.timers.history, TOPIC, number).end(SHORT_IDS)
+            self._end_schedules(number)  # at once: each may try for seconds to reach a broker that is down
+        while self._producing:
+            await self._client.back_off()  # type: ignore[union-attr]
         self._is_probed = True
 
     def _healthy_pace(self) -> Any:
@@ -270,7 +276,9 @@ class TimerRun(ClusterRun):
         self.looks += 1
         watched.since_us = before.since_us
         is_reading = led._is_reading or led._is_refilling or led._recurrences._busy
-        if not (is_reading or led._in_flight >= led_timers.IN_FLIGHT_MAX):
+        replica = led.partition.shard.replica
+        is_writing = replica.stable_index < replica.commit_index  # the others have committed what this disk lacks
+        if not (is_reading or is_writing or led._in_flight >= led_timers.IN_FLIGHT_MAX):
             watched.idle_since_us = before.idle_since_us
         idle_since_us = max(watched.idle_since_us, watched.aware_us)
         idle_ms, waiting_ms = (now_us - idle_since_us) // 1_000, (now_us - watched.since_us) // 1_000

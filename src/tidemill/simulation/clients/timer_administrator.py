@@ -66,9 +66,8 @@ class TimerAdministrator:
 
     async def end(self, timer_ids: Sequence[bytes]) -> None:
         """Cancel timers until an answer says that each is over."""
-        for timer_id in timer_ids:
-            while (found := await self._ask(operation=CANCEL, timer_ids=[timer_id])) is None or found.error_code:
-                pass
+        while (found := await self._ask(operation=CANCEL, timer_ids=timer_ids)) is None or found.error_code:
+            pass
 
     async def _reschedule_arrival(self) -> None:
         await self._reschedule(self._any_arrival(), self._any_time())
