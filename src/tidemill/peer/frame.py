@@ -14,12 +14,14 @@ from typing import Final
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.shard import ShardId
 from tidemill.peer.link import Buffer
+from tidemill.peer.load import Load, MalformedLoad, decode_load, encode_load
 
 HEARTBEAT: Final = 1
 LEADERS: Final = 2
 MESSAGE: Final = 3
 REQUEST: Final = 4
 RESPONSE: Final = 5
+LOAD: Final = 7
 
 DRAINING: Final = 1
 """The sender is draining its leadership: do not transfer leadership to it."""
@@ -104,7 +106,7 @@ class Response:
     data: memoryview
 
 
-Section = Heartbeat | Leaders | Message | Request | Response
+Section = Heartbeat | Leaders | Message | Request | Response | Load
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> list[Buffer]:
@@ -145,6 +147,11 @@ def encode_response(correlation: int, parts: Sequence[Buffer]) -> list[Buffer]:
     return [_REQUEST.pack(RESPONSE, _U32.size + _bytes_in(parts), correlation), *parts]
 
 
+def encode_load_section(load: Load) -> list[Buffer]:
+    body = encode_load(load)
+    return [_SECTION.pack(LOAD, len(body)), body]
+
+
 def sections(frame: memoryview) -> Iterator[Section]:
     """
     Yield the sections of a frame in the order in which they were sent, skipping those of unknown kinds.  Each section
@@ -158,7 +165,7 @@ def sections(frame: memoryview) -> Iterator[Section]:
         at += _SECTION.size
         if length > len(frame) - at:
             raise MalformedFrame(f"a section of kind {kind} announces {length} bytes; {len(frame) - at} are left")
-        if HEARTBEAT <= kind <= RESPONSE:
+        if HEARTBEAT <= kind <= RESPONSE or kind == LOAD:
             yield _decode(kind, frame[at : at + length])
         at += length
 
@@ -169,6 +176,11 @@ def _decode(kind: int, body: memoryview) -> Section:
         return Message(ShardId(_U64.unpack_from(body)[0]), body[_U64.size :])
     if kind == HEARTBEAT:
         return _decode_heartbeat(body)
+    if kind == LOAD:
+        try:
+            return decode_load(body)
+        except MalformedLoad as problem:
+            raise MalformedFrame(str(problem)) from problem
     if kind == LEADERS and size >= _PAIR.size and not size % _PAIR.size:
         (from_version, to_version), *terms = _PAIR.iter_unpack(body)
         return Leaders(from_version, to_version, tuple((ShardId(shard), term) for shard, term in terms))

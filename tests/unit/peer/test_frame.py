@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.peer.loads import LOADS
 from tests.unit.peer.session_pair import joined
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.shard import ShardId
@@ -17,12 +18,14 @@ from tidemill.peer.frame import (
     Section,
     encode_heartbeat,
     encode_leaders,
+    encode_load_section,
     encode_message,
     encode_request,
     encode_response,
     sections,
 )
 from tidemill.peer.link import Buffer
+from tidemill.peer.load import Load
 
 U64 = st.integers(0, (1 << 64) - 1)
 SHARDS = U64.map(ShardId)
@@ -42,6 +45,7 @@ SECTIONS: st.SearchStrategy[Section] = st.one_of(
     st.builds(Message, SHARDS, DATA),
     st.builds(Request, U32, DATA),
     st.builds(Response, U32, DATA),
+    LOADS,
 )
 
 
@@ -57,6 +61,8 @@ def encode(section: Section) -> list[Buffer]:
             return encode_request(section.correlation, [section.data])
         case Response():
             return encode_response(section.correlation, [section.data])
+        case Load():
+            return encode_load_section(section)
 
 
 def frame(*of: Section) -> memoryview:
@@ -113,7 +119,13 @@ def test_a_section_with_an_impossible_length_is_refused(section: tuple[int, int]
         list(sections(memoryview(bytes([kind]) + length.to_bytes(4, "big") + bytes(length))))
 
 
-@pytest.mark.parametrize("kind", [0, 6, 7, 255])
+def test_a_malformed_report_of_the_load_is_refused() -> None:
+    """A section with figures that cannot be read is refused like every other section, so the link ends."""
+    with pytest.raises(MalformedFrame, match="the figures of a broker"):
+        list(sections(memoryview(b"\x07" + (6).to_bytes(4) + b"\x01" + (1).to_bytes(4) + b"x")))
+
+
+@pytest.mark.parametrize("kind", [0, 6, 8, 255])
 def test_a_section_of_an_unknown_kind_is_skipped(kind: int) -> None:
     """
     A section of an unknown kind is skipped, so that a newer broker can add kinds without a new protocol version.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
+from tests.unit.peer.loads import ONE, REPORT, TWO
 from tests.unit.peer.session_pair import KEY, acceptor, dialler, handshake, hello, joined, linked
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.shard import ShardId
@@ -15,13 +16,18 @@ from tidemill.peer.frame import (
     Leaders,
     encode_heartbeat,
     encode_leaders,
+    encode_load_section,
     encode_message,
     encode_request,
     encode_response,
 )
 from tidemill.peer.hello import encode_hello
+from tidemill.peer.load import Load, ShardLoad
 
 GOLDEN = Path(__file__).with_name("peer.golden")
+NEW_LEADER = ShardLoad(
+    shard_id=ShardId(5), term=3, size=9, is_measured=False, voters=(ONE, TWO), in_sync=frozenset((ONE.broker_id,))
+)
 
 
 def test_the_encoding_matches_the_golden_file() -> None:
@@ -42,6 +48,8 @@ def test_the_encoding_matches_the_golden_file() -> None:
         ),
         "heartbeat with a level": joined(encode_heartbeat(Heartbeat(3, 0, (), level=2))),
         "leaders": joined(encode_leaders(Leaders(3, 5, ((ShardId(4), 17), (ShardId(6), 0))))),
+        "load": joined(encode_load_section(REPORT)),
+        "load of a shard": joined(encode_load_section(Load(broker=None, shards=(NEW_LEADER,)))),
         "message": joined(encode_message(ShardId(4), [b"raft", b"batch"])),
         "request": joined(encode_request(9, [b"header", b"body"])),
         "response": joined(encode_response(9, [b"body"])),
