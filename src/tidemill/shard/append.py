@@ -19,7 +19,7 @@ from tidemill.batches.check import BatchProblem, checked_header
 from tidemill.model import errors
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.shard.arrivals import ArrivalRefused, arrival_batch
-from tidemill.shard.partition import Partition
+from tidemill.shard.partition import REQUEST_COST, Partition
 from tidemill.shard.uncommitted import BYTES_MAX
 from tidemill.storage.partition.producer_states import Duplicate
 
@@ -119,6 +119,7 @@ def _propose(partition: Partition, batch: bytearray | memoryview, header: BatchH
     stamp(batch, base_offset, shard.replica.term)
     entry = Entry(BATCH, batch, partition.number, base_offset, header.record_count, append_time)
     entry.header = header
+    partition.cost += REQUEST_COST
     index = shard.propose(entry)
     log_append_time = append_time if header.attributes & LOG_APPEND_TIME else -1
     return Appended(errors.NONE, base_offset, index, log_append_time, record_count=header.record_count)

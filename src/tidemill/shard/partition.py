@@ -18,6 +18,7 @@ from tidemill.telemetry.topic_counters import TopicCounters
 
 # Segments in which records wait are smaller, because one that waits keeps its segment.
 HIDDEN_SEGMENT_BYTES: Final = 128 << 20
+REQUEST_COST: Final = 25 << 10  # in `Partition.cost`: a request takes about 25 µs, and 1 µs for each KiB
 
 
 class PartitionShard(Protocol):
@@ -83,6 +84,7 @@ class Partition:
         "arrivals",
         "compression",
         "config",
+        "cost",
         "counters",
         "high_watermark",
         "kept",
@@ -100,6 +102,9 @@ class Partition:
         self.log = log
         self.arrivals: Partition | None = None  # of a timer partition: the log to which producers append
         self.kept: Partition | None = None  # of a timer partition: the log of records that wait long
+        # An estimate of the CPU time of requests, as the number of bytes that would take as long: REQUEST_COST for each
+        # append and each read, and the bytes that were read.  `log.appended_bytes` counts those that were appended.
+        self.cost = 0
         self.counters = TopicCounters()  # replaced by the topic's counters, which all its partitions share
         self.high_watermark = log.log_start
         self.watchers: dict[Callable[[], None], None] = {}  # called on a new high watermark and on loss of leadership

@@ -12,7 +12,7 @@ from tidemill.broker.leadership.leadership import reading_problem
 from tidemill.broker.request.leader_hints import WRONG_LEADER, add_leader_hints
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
-from tidemill.shard.partition import Partition
+from tidemill.shard.partition import REQUEST_COST, Partition
 from tidemill.shard.pending import Pending
 from tidemill.storage.disk import Buffer
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH
@@ -259,6 +259,7 @@ class DelayedFetch(Pending[Response]):
                 size = sum(len(part) for part in answer.records if not isinstance(part, int))
                 fetched += size
                 partition.counters.bytes_out += size
+                partition.cost += REQUEST_COST + size
                 if session.session_id:
                     session.wanted[key] = session.wanted.pop(key)  # for fairness, move the partition to the end
         self._context.broker.metrics.fetch_bytes += fetched

@@ -19,7 +19,7 @@ from tidemill.broker.shares.led_share import LedShare, ShareKey
 from tidemill.broker.shares.share_reads import ReadRange, read_ranges
 from tidemill.model import errors
 from tidemill.model.errors import KafkaError
-from tidemill.shard.partition import Partition
+from tidemill.shard.partition import REQUEST_COST, Partition
 from tidemill.shard.pending import Pending
 from tidemill.share.acquisition import BatchesRead, FetchLimits, ShareFetched
 from tidemill.share.time_to_live import OffsetRange, TimeToLive, expired_in
@@ -413,6 +413,7 @@ class DelayedShareFetch(Pending[R], Generic[R]):
             return
         for led, found in self._fetched.values():
             led.partition.counters.bytes_out += found.size_bytes
+            led.partition.cost += REQUEST_COST + found.size_bytes
             led.partition.counters.fetch_requests += 1
             self._context.broker.metrics.fetch_bytes += found.size_bytes
         try:

@@ -67,6 +67,8 @@ class PartitionLog:
         "_cache",
         "_disk",
         "_places",
+        "_read_at_bytes",
+        "appended_bytes",
         "config",
         "directory",
         "end_offset",
@@ -79,7 +81,6 @@ class PartitionLog:
         "tail",
         "topic_id",
         "trimmed",
-        "unread_bytes",
     )
 
     def __init__(self, disk: Disk, cache: TailCache, topic_id: TopicId, partition: int) -> None:
@@ -98,13 +99,14 @@ class PartitionLog:
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()  # maintained by the shard's machines, and read by the append path
         self.tail: Tail = {}
-        self.unread_bytes = 0  # bytes appended since the last read from a segment
+        self.appended_bytes = 0  # since this process began; it never decreases
+        self._read_at_bytes = 0  # `appended_bytes` at the last read from a segment
         self._places: deque[tuple[int, Segment, int]] = deque(maxlen=READ_PLACES_MAX)
 
     @property
     def is_read(self) -> bool:
         """Whether readers use the segments, not only the tail cache, so that writes should stay in the page cache."""
-        return self.unread_bytes <= UNREAD_BYTES_MAX
+        return self.appended_bytes - self._read_at_bytes <= UNREAD_BYTES_MAX
 
     @property
     def size_bytes(self) -> int:
@@ -120,7 +122,7 @@ class PartitionLog:
         segment, entry.position = self.allocate(len(payload), header.max_timestamp, base_offset, entry.term)
         entry.segment_base = segment.base_offset
         self.end_offset = base_offset + entry.record_count
-        self.unread_bytes += len(payload)
+        self.appended_bytes += len(payload)
         self._cache.add(self.tail, entry)
         return header
 
@@ -337,7 +339,7 @@ class PartitionLog:
         return self._read(segment, position, size, may_wait)
 
     def _read(self, segment: Segment, position: int, size: int, may_wait: bool) -> bytes | bytearray | None:
-        self.unread_bytes = 0
+        self._read_at_bytes = self.appended_bytes
         file = segment.opened(self._disk)
         return file.read(position, size) if may_wait else file.read_cached(position, size)
 
