@@ -19,6 +19,7 @@ from tidemill.model.clock import Clock
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.peer.frame import DRAINING
 from tidemill.peer.hello import Hello
+from tidemill.peer.load import Load
 from tidemill.raft.messages import Message
 from tidemill.raft.quorum import has_majority
 from tidemill.shard.shard import Shard
@@ -57,6 +58,10 @@ class ClusterOwner(Protocol):
 
     def serving_changed(self, shard: Shard) -> None:
         """Called when this broker has started or stopped serving `shard` as its leader."""
+        ...
+
+    def load_heard(self, voter: ReplicaKey, load: Load) -> None:
+        """Called when a peer reports what it and the shards that it leads use."""
         ...
 
 
@@ -118,6 +123,14 @@ class Cluster:
         """The result of the last call to `lagging`."""
         return self._lag.lagging
 
+    def voters_in_sync(self, shard_id: ShardId) -> frozenset[BrokerId]:
+        """Return the voters in force of a shard that this broker leads which were in sync at the last tick."""
+        return self._lag.in_sync(shard_id)
+
+    def take_changed_in_sync(self) -> list[ShardId]:
+        """Return the shards for which `voters_in_sync` has changed since the last call."""
+        return self._lag.take_changed()
+
     @property
     def unheard(self) -> tuple[BrokerId, ...]:
         """The registered brokers that this broker did not hear at the last tick."""
@@ -137,6 +150,9 @@ class Cluster:
     def clock_heard(self, voter: ReplicaKey, wall_ms: int) -> None:
         """Note the wall clock of another broker, from a heartbeat that has just arrived."""
         self.clocks.heard(voter, wall_ms)
+
+    def load_heard(self, voter: ReplicaKey, load: Load) -> None:
+        self._owner.load_heard(voter, load)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
         if before.brokers is not image.brokers:
@@ -348,6 +364,12 @@ class Cluster:
         """Return the leader of the metadata shard that this broker's replica follows; None if it follows no leader."""
         shard = self.shards.get(METADATA_SHARD)
         return None if shard is None else shard.replica.leader
+
+    @property
+    def controller_term(self) -> int:
+        """The newest term of the metadata shard that this broker knows; `controller` leads in it."""
+        shard = self.shards.get(METADATA_SHARD)
+        return 0 if shard is None else shard.replica.term
 
 
 def peer_addresses(endpoints: Sequence[Endpoint]) -> list[str]:

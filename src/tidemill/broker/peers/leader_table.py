@@ -5,7 +5,7 @@ they lead a shard, the higher term wins, and a lower term never replaces a known
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tidemill.model.broker_id import BrokerId, ReplicaKey
@@ -24,6 +24,7 @@ class LeaderTable:
 
     def __init__(self, me: ReplicaKey) -> None:
         self.version = 0
+        self.on_change: Callable[[ShardId], None] = _ignore  # called when `leader_key` of a shard has changed
         self._me = me
         # Each shard's (term, version of the change), oldest change first; term 0: this broker does not lead the shard.
         self._own: dict[ShardId, tuple[int, int]] = {}
@@ -104,8 +105,16 @@ class LeaderTable:
         if not term:
             if self.leader_key(shard_id) == voter:
                 del self._leaders[shard_id]
+                self.on_change(shard_id)
             return
         if term < self._terms.get(shard_id, 0):
             return  # the reporting leader is outdated, and does not know about its successor yet
+        former = self.leader_key(shard_id)
         self._terms[shard_id] = term
         self._leaders[shard_id] = voter, Leader(voter.broker_id, term)
+        if former != voter:
+            self.on_change(shard_id)
+
+
+def _ignore(_shard_id: ShardId) -> None:
+    """Do nothing: the default for `on_change`."""

@@ -23,6 +23,7 @@ from tidemill.model.shard import ShardId
 from tidemill.peer import frame as frames
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer, Link, Links
+from tidemill.peer.load import Load
 from tidemill.raft import message_codec
 from tidemill.raft.messages import Message
 from tidemill.shard.pending import OUTCOME_UNKNOWN
@@ -55,6 +56,7 @@ class _Peer:
     __slots__ = (
         "asked",
         "correlation",
+        "delivery",
         "flags",
         "heard_at",
         "heartbeat_at",
@@ -82,6 +84,7 @@ class _Peer:
         self.out: list[Buffer] = []
         self.out_bytes = 0
         self.correlation = 0
+        self.delivery = object()  # see `Peers.delivery`
         self.asked: dict[int, _Asked] = {}  # unanswered requests by correlation id, oldest first
 
 
@@ -120,6 +123,10 @@ class PeersOwner(Protocol):
 
     def clock_heard(self, voter: ReplicaKey, wall_ms: int) -> None:
         """Called for each heartbeat with the wall clock of a peer; `wall_ms` is its time when the heartbeat left."""
+        ...
+
+    def load_heard(self, voter: ReplicaKey, load: Load) -> None:
+        """Called when a peer reports what it and the shards that it leads use."""
         ...
 
 
@@ -257,6 +264,20 @@ class Peers:
         if peer is not None:
             self._put(peer, frames.encode_message(shard_id, message_codec.encode(message)))
 
+    def delivery(self, voter: ReplicaKey) -> object | None:
+        """
+        Return an object that stays the same as long as everything that was sent to the peer arrives in order; None if
+        there is no connection.  When the object has changed, sections may have been lost.
+        """
+        peer = self._by_key.get(voter)
+        return None if peer is None else peer.delivery
+
+    def send_load(self, voter: ReplicaKey, load: Load) -> None:
+        """Send figures to the controller, whose feature level must be at least ELASTIC_CLUSTER."""
+        peer = self._by_key.get(voter)
+        if peer is not None:
+            self._put(peer, frames.encode_load_section(load))
+
     def ask(
         self, voter: ReplicaKey, api: schema.Api, request: schema.Message, answered: Answered, *, version: int = 0
     ) -> bool:
@@ -354,11 +375,12 @@ class Peers:
     def _send(self, peer: _Peer) -> None:
         """
         Send the peer's queued sections as one frame.  If the link drops the frame, replicas repeat their messages,
-        requests fail, and the leader table is sent again.
+        requests fail, and the leader table and the figures of the load are sent again.
         """
         out, peer.out, peer.out_bytes = peer.out, [], 0
         if not peer.link.send(out):
             peer.sent_version = 0
+            peer.delivery = object()
             self._forget_asked(peer)
 
     def _give_up(self, peer: _Peer, now_ms: int) -> None:
@@ -431,6 +453,9 @@ class Peers:
                     peer.level = section.level
                     if voter is not None and section.wall_ms is not None:
                         self._owner.clock_heard(voter, section.wall_ms)
+                case Load():
+                    if voter is not None:
+                        self._owner.load_heard(voter, section)
 
     def _answer(self, peer: _Peer, correlation: int, data: memoryview) -> None:
         def respond(parts: Sequence[Buffer]) -> None:

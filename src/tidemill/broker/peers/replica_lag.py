@@ -1,4 +1,5 @@
 """Finds the out-of-sync replicas of the shards that this broker leads.  Peers receive the list and show it to clients.
+The controller receives the voters that are in sync (`broker/load`).
 
 A replica is in sync if, at some time within the last `LAG_MS`, its disk had everything that had been committed one tick
 earlier.  A replica that is not a voter, is damaged, is installing a snapshot, or is on a dead broker is always out of
@@ -23,7 +24,7 @@ Lagging = tuple[ShardId, BrokerId]
 class _Led:
     """A shard that this broker leads."""
 
-    __slots__ = ("commit_index", "is_at_rest", "lagging", "near_at", "shard")
+    __slots__ = ("commit_index", "in_sync", "is_at_rest", "lagging", "near_at", "shard")
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
@@ -31,6 +32,7 @@ class _Led:
         # Time of the last check at which each replica had everything that was committed at the check before it.
         self.near_at: dict[ReplicaKey, int] = {}
         self.lagging: list[Lagging] = []
+        self.in_sync = frozenset((shard.replica.me.broker_id,))  # the voters in force that are in sync, planned or not
         self.is_at_rest = False  # whether every replica that can be in sync has everything that is committed
 
 
@@ -57,6 +59,7 @@ class ReplicaLag:
         self._seen_image: ClusterImage | None = None
         self._seen_alive: frozenset[ReplicaKey] = frozenset()
         self._reported: tuple[Lagging, ...] = ()
+        self._changed: dict[ShardId, None] = {}
         self.lagging: frozenset[Lagging] = frozenset()
         """The result of the last check."""
 
@@ -65,6 +68,19 @@ class ReplicaLag:
         self._led.pop(shard.shard_id, None)
         if shard.is_serving:
             self._led[shard.shard_id] = _Led(shard)
+
+    def in_sync(self, shard_id: ShardId) -> frozenset[BrokerId]:
+        """
+        Return the voters in force of a shard that were in sync at the last check, with the leader; none if this broker
+        does not lead it.
+        """
+        led = self._led.get(shard_id)
+        return frozenset() if led is None else led.in_sync
+
+    def take_changed(self) -> list[ShardId]:
+        """Return the shards for which `in_sync` has changed since the last call."""
+        changed, self._changed = self._changed, {}
+        return [*changed]
 
     def check(self) -> tuple[Lagging, ...]:
         """
@@ -95,22 +111,30 @@ class ReplicaLag:
     def _check_shard(self, led: _Led, planned: Sequence[ReplicaKey], alive: frozenset[ReplicaKey], now_ms: int) -> None:
         shard_id, replica = led.shard.shard_id, led.shard.replica
         members = replica.status().members
+        voters = replica.voters
         led.lagging = []
         led.is_at_rest = True
-        for voter in planned:
+        in_sync = [replica.me.broker_id]
+        for voter in planned if planned == voters else dict.fromkeys((*planned, *voters)):
             if voter == replica.me:
                 continue
             member = members.get(voter)
             counts = member is not None and not (member.is_damaged or member.is_installing)
-            if member is None or not counts or voter not in replica.voters or voter not in alive:
+            if member is None or not counts or voter not in voters or voter not in alive:
                 led.near_at.pop(voter, None)
-                led.lagging.append((shard_id, voter.broker_id))
+                if voter in planned:
+                    led.lagging.append((shard_id, voter.broker_id))
                 continue
             if member.match_index >= led.commit_index:
                 led.near_at[voter] = now_ms
             if member.match_index < replica.commit_index:
                 led.is_at_rest = False
             near_at = led.near_at.get(voter)
-            if near_at is None or now_ms - near_at > LAG_MS:
+            if near_at is not None and now_ms - near_at <= LAG_MS:
+                in_sync.append(voter.broker_id)
+            elif voter in planned:
                 led.lagging.append((shard_id, voter.broker_id))
         led.commit_index = replica.commit_index
+        if len(in_sync) != len(led.in_sync) or not led.in_sync.issuperset(in_sync):
+            led.in_sync = frozenset(in_sync)
+            self._changed[shard_id] = None

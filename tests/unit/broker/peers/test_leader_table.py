@@ -54,3 +54,18 @@ def test_the_end_of_an_old_connection_does_not_remove_a_leader_with_a_new_direct
     assert Leader(OTHER.broker_id, 6) == table.leader(SHARD)
     table.forget(other_disk)
     assert table.leader(SHARD) is None
+
+
+def test_every_change_of_a_leader_is_told_once() -> None:
+    """The observer learns of a leader that is found, replaced or lost, and not of what changes nothing."""
+    table, seen = LeaderTable(ME), list[tuple[ShardId, ReplicaKey | None]]()
+    table.on_change = lambda shard_id: seen.append((shard_id, table.leader_key(shard_id)))
+
+    table.leads(SHARD, 3)
+    table.leads(SHARD, 4)
+    table.apply_report(OTHER, [(SHARD, 3)], is_whole=True)
+    table.apply_report(OTHER, [(SHARD, 5)], is_whole=False)
+    table.leads(SHARD, 0)
+    table.forget(OTHER)
+
+    assert [(SHARD, ME), (SHARD, OTHER), (SHARD, None)] == seen

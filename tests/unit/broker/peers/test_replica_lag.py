@@ -146,3 +146,39 @@ def test_shards_that_are_not_led_here_are_forgotten() -> None:
     told += [led.lag.check() for _ in range(RESTED_TICKS)]
 
     assert ((), (), 0) == (told[RESTED_TICKS - 1], told[-1], len(led.lag._led))
+
+
+def test_the_voters_in_force_are_in_sync_or_not_whether_planned_or_not() -> None:
+    """
+    A voter that is to leave still counts for the majority.  Clients are told only of planned replicas, and so its lag
+    is not in their list.
+    """
+    led = Led()
+    led.planned[:] = [ME]
+    first = led.lag.in_sync(SHARD)
+    seen = [(led.check(1_000, has=has), led.lag.in_sync(SHARD)) for has in (0, 1_000)]
+
+    assert {ME.broker_id} == first
+    assert [(True, {ME.broker_id}), (True, {ME.broker_id, OTHER.broker_id})] == seen
+    assert frozenset() == led.lag.in_sync(ShardId(8))
+
+
+def test_a_planned_replica_that_does_not_vote_is_not_among_the_voters_in_sync() -> None:
+    """A newcomer that has everything does not count for the majority until it votes."""
+    led = Led()
+    led.replica.voters = (ME,)
+
+    assert not led.check(50, has=50)
+    assert {ME.broker_id} == led.lag.in_sync(SHARD)
+
+
+def test_changes_of_the_voters_in_sync_are_told_once() -> None:
+    """The host need not compare all shards at each tick."""
+    led = Led()
+    taken = []
+    for is_alive in (True, True, False, False):
+        led.alive = {OTHER} if is_alive else set()
+        led.check(50, has=50)
+        taken.append(led.lag.take_changed())
+
+    assert [[SHARD], [], [SHARD], []] == taken
