@@ -33,7 +33,7 @@ from tidemill.model.config_resolution import broker_int, broker_value
 from tidemill.peer.link import LinkOwner
 from tidemill.runtime import event_loop
 from tidemill.runtime.open_files_limit import raise_open_files_limit
-from tidemill.runtime.os_clock import OsClock
+from tidemill.runtime.os_clock import OsClock, process_cpu_us
 from tidemill.runtime.os_disk import OsDisk
 from tidemill.runtime.os_entropy import OsEntropy
 from tidemill.runtime.tcp_server import TcpServer
@@ -263,6 +263,7 @@ class _Process:
             call_later=self.loop.call_later,
             failed=self._failed,
             events=self.events,
+            cpu_us=process_cpu_us,
             links=self._links,
         )
 

@@ -22,6 +22,8 @@ from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
 from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
 from tidemill.broker.leadership.drain_leadership import DrainLeadership
 from tidemill.broker.leadership.leadership_transfers import LeadershipTransfers
+from tidemill.broker.load.load_reporter import LoadReporter
+from tidemill.broker.load.reported_load import ReportedLoad
 from tidemill.broker.machine import Machine
 from tidemill.broker.maintenance.leader_balancer import LeaderBalancer
 from tidemill.broker.maintenance.membership_reconciler import MembershipReconciler
@@ -41,11 +43,13 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import HTTP_ENDPOINT
 from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model import errors
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.internal_topics import all_internal_topics
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import TopicId
 from tidemill.peer.frame import DRAINING, HAS_CONTROLLER_CONTACT
+from tidemill.peer.load import Load
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import Identity
@@ -102,6 +106,17 @@ class Broker:
         )
         self.cluster = Cluster(
             identity, machine, self, newest_level=newest_level, stall_tolerant_clock=self.stall_tolerant_clock
+        )
+        self.reported_load = ReportedLoad(self.cluster, self.stall_tolerant_clock)
+        self.cluster.leaders.on_change = self.reported_load.leader_changed
+        self.load_reporter = LoadReporter(
+            machine,
+            self.cluster,
+            store.disk,
+            self.metrics,
+            layers=lambda: self.layers,
+            reported=self.reported_load,
+            clock=self.stall_tolerant_clock,
         )
         self.controller = ControllerHost(
             self.image_follower,
@@ -198,6 +213,7 @@ class Broker:
         self.shard_table.follow(before, image)
         self.coordinators.follow(before, image)
         self.shares.follow(before, image)
+        self.reported_load.follow(before, image)
         self.cluster.follow(before, image)
 
     def endpoints_for(self, listener: str, *, listed: bool = True) -> list[metadata.Response.Broker]:
@@ -294,6 +310,8 @@ class Broker:
         self.membership_reconciler.tick(self.image)
         self.replica_releases.tick(self.image)
         self.leader_balancer.tick(self.image)
+        self.reported_load.tick()
+        self.load_reporter.tick()
         self.quorum.tick(self.shard_table.shards[METADATA_SHARD].replica)
         self.free_space.check()
         self.drain_leadership.tick()
@@ -354,9 +372,13 @@ class Broker:
         if shard.is_serving:
             self.drain_leadership.became_leader()
         self.membership_reconciler.serving_changed()
+        self.load_reporter.serving_changed(shard)
         self.coordinators.serving_changed(shard)
         self.shares.serving_changed(shard)
         self.timers.serving_changed(shard)
+
+    def load_heard(self, voter: ReplicaKey, load: Load) -> None:
+        self.reported_load.report(voter, load)
 
 
 def _queued_bytes_max(layers: BrokerLayers) -> int:

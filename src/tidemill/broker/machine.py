@@ -18,6 +18,11 @@ class Turns(Protocol):
     def call_soon(self, callback: Callable[[], None]) -> object: ...
 
 
+def _no_time() -> int:
+    """Return 0: on a simulated machine, code takes no CPU time."""
+    return 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """The services of the real machine or of a simulated one."""
@@ -34,4 +39,5 @@ class Machine:
     failed: Callable[[BaseException], None]  # called when the machine has failed; ends the process
     events: EventLog
     clock_drift_max: float = DRIFT_MAX  # how much faster than real time the monotonic clock may run, as a fraction
+    cpu_us: Callable[[], int] = _no_time  # the CPU time of all threads of this process, in µs
     links: Callable[[LinkOwner], Links] | None = None  # opens links to other brokers; None for a broker without peers

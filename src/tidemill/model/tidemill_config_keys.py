@@ -83,6 +83,15 @@ TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
         "directory creates a cluster.",
     ),
     obeyed(
+        "tidemill.load.report.ms",
+        LONG,
+        10_000,
+        "How often a broker tells the controller what it and its shards use. After a step, balance waits for figures "
+        "that are newer by this.",
+        at_least=500,
+        update=CLUSTER_WIDE,
+    ),
+    obeyed(
         "tidemill.metrics.group.lags.max",
         INT,
         ROWS_MAX,

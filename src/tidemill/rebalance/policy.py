@@ -26,7 +26,7 @@ class Policy:
     newcomer_disk_percent_max: int = 95  # above, a copy that has begun goes to another broker
 
     # Balance.
-    figures_after_ms: int = 10_000  # figures count if measured this long after the last step: averages lag behind
+    figures_after_ms: int = 10_000  # until all have reported; figures count if they are so much newer than a step
     begin_percent: int = 10  # off the mean
     end_percent: int = 5
     count_floor: int = 2  # shards; smaller differences are not worth a move
@@ -47,5 +47,6 @@ def policy_of(layers: BrokerLayers) -> Policy:
         move_bytes_per_s=broker_int(layers, "tidemill.replica.move.bytes.per.second"),
         broker_moves_max=broker_int(layers, "tidemill.replica.move.concurrent"),
         cluster_moves_max=broker_int(layers, "tidemill.replica.move.concurrent.cluster"),
+        figures_after_ms=broker_int(layers, "tidemill.load.report.ms"),
         disk_percent_max=broker_int(layers, "tidemill.rebalance.disk.percent.max"),
     )

@@ -38,12 +38,13 @@ class ShardView:
     """The last report of a shard's leader.  It stays in the view while the shard sleeps or has no leader."""
 
     size: int  # bytes of one replica
+    bytes_in: int = 0  # per second, that are written to it
     cpu: int = 0  # per mille of a core that its leader spends on it
     membership: Membership | None  # in force; None if no leader has told it yet
     in_sync: frozenset[BrokerId] = frozenset()  # voters that have what is committed, including the leader
     behind: Mapping[BrokerId, int] = field(default_factory=lambda: MappingProxyType({}))  # bytes that a member lacks
     leader: BrokerId | None = None  # confirmed now
-    figures_at_ms: int = 0
+    figures_at_ms: int = 0  # when the rate and the CPU were measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

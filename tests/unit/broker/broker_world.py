@@ -200,6 +200,7 @@ class BrokerWorld:
         self.options = options
         self.endpoints = endpoints
         self.disk = disk or SimulatedDisk()
+        self.cpu_us = 0  # the CPU time that the process has used
         self.clock = clock or HandClock()
         self.entropy: Entropy = CountingEntropy()
         self.turns = HandTurns()
@@ -224,6 +225,7 @@ class BrokerWorld:
             call_later=self._call_later,
             failed=_failed,
             events=EventLog(self.events.append, self.clock.wall_ms, as_json=False),
+            cpu_us=lambda: self.cpu_us,
             links=links,
         )
 

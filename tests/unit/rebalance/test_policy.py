@@ -20,6 +20,7 @@ def test_each_key_sets_its_limit() -> None:
         "tidemill.replica.move.concurrent": "2",
         "tidemill.replica.move.concurrent.cluster": "7",
         "tidemill.rebalance.disk.percent.max": "70",
+        "tidemill.load.report.ms": "1000",
     }
 
     assert policy_of(BrokerLayers(dynamic_default=settings)) == Policy(
@@ -31,4 +32,5 @@ def test_each_key_sets_its_limit() -> None:
         broker_moves_max=2,
         cluster_moves_max=7,
         disk_percent_max=70,
+        figures_after_ms=1_000,
     )

@@ -19,6 +19,7 @@ from tidemill.peer import create_internal_topic, join
 from tidemill.peer import frame as frames
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer, Link
+from tidemill.peer.load import BrokerLoad, Load
 from tidemill.raft.messages import Message
 from tidemill.shard.pending import OUTCOME_UNKNOWN
 from tidemill.wire.primitives import ProtocolError
@@ -89,6 +90,7 @@ class Linked:
         self.turns: list[Callable[[], None]] = []
         self.out_of_sync: tuple[Lagging, ...] = ()
         self.clocks: list[tuple[ReplicaKey, int]] = []  # what has been heard of the clocks of peers
+        self.loads: list[tuple[ReplicaKey, Load]] = []  # what has been heard of the load of peers
         self.is_syncing = True
         self.flags = 0
         self.newest_level = 3
@@ -110,6 +112,9 @@ class Linked:
 
     def clock_heard(self, voter: ReplicaKey, wall_ms: int) -> None:
         self.clocks.append((voter, wall_ms))
+
+    def load_heard(self, voter: ReplicaKey, load: Load) -> None:
+        self.loads.append((voter, load))
 
     def turn(self) -> int:
         """
@@ -510,3 +515,46 @@ def test_no_link_is_passed_over_when_the_next_tick_comes_early(linked: Linked) -
 
     assert {1} == {len(link.frames) for link in links}
     assert 5 == lost
+
+
+LOAD = Load(broker=BrokerLoad(disk_total=5, disk_used=4, cpu=3, bytes_in=2, bytes_out=1), shards=())
+
+
+def test_figures_of_the_load_are_passed_on_with_their_sender(linked: Linked) -> None:
+    """The owner is told who has sent figures, and the peer receives those that this broker sends."""
+    linked.peers.send_load(OTHER, LOAD)
+    linked.peers.send_load(ME, LOAD)  # without a connection, nothing is sent
+    linked.turn()
+    linked.peers.received(linked.link, memoryview(b"".join(frames.encode_load_section(LOAD))))
+
+    assert [LOAD] == [section for section in linked.link.sections() if isinstance(section, Load)]
+    assert [(OTHER, LOAD)] == linked.loads
+
+
+def test_a_joining_broker_has_no_load(linked: Linked) -> None:
+    """A broker without an identity cannot report figures."""
+    joining = HandLink()
+    joining.hello = replace(joining.hello, voter=None)
+    linked.peers.linked(joining)
+
+    linked.peers.received(joining, memoryview(b"".join(frames.encode_load_section(LOAD))))
+
+    assert [] == linked.loads
+
+
+def test_a_delivery_ends_when_sections_may_be_lost(linked: Linked) -> None:
+    """A dropped frame and a new connection begin another delivery, so that the sender repeats what must not be lost."""
+    first = linked.peers.delivery(OTHER)
+    linked.peers.send_load(OTHER, LOAD)
+    linked.turn()
+    same = linked.peers.delivery(OTHER)
+    linked.link.is_full = True
+    linked.peers.send_load(OTHER, LOAD)
+    linked.turn()
+    dropped = linked.peers.delivery(OTHER)
+    linked.peers.lost(linked.link, "lost")
+    none = linked.peers.delivery(OTHER)
+    linked.peers.linked(HandLink())
+
+    assert (first is same, none) == (True, None)
+    assert first is not None and dropped not in (None, first) and linked.peers.delivery(OTHER) not in (dropped, None)
