@@ -69,7 +69,7 @@ def test_a_key_that_needs_a_restart_is_not_dynamic() -> None:
 
     Of Tidemill's own keys, only those of re-placement are read while the broker runs.
     """
-    replacement = ("tidemill.rebalance.", "tidemill.replica.", "tidemill.broker.")
+    replacement = ("tidemill.rebalance.", "tidemill.replica.", "tidemill.broker.", "tidemill.load.")
     keys = {name: key for name, key in BROKER_KEYS.items() if not name.startswith(replacement)}
     dynamic = [name for name, key in keys.items() if key.update is not Update.READ_ONLY]
 
