@@ -53,6 +53,7 @@ from tidemill.wire.messages import (
     share_group_heartbeat,
     sync_group,
     txn_offset_commit,
+    unregister_broker,
     update_features,
 )
 from tidemill.wire.schema import Api
@@ -106,6 +107,7 @@ ALL: Final[dict[int, Api]] = {
         share_group_heartbeat.API,
         sync_group.API,
         txn_offset_commit.API,
+        unregister_broker.API,
         update_features.API,
     )
 }
