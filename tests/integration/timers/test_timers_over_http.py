@@ -274,6 +274,21 @@ def test_a_time_beyond_the_topics_limit_is_refused(topic: TimerTopic) -> None:
     wait_for(is_refused, "a time beyond tidemill.max.delay.ms was accepted")
 
 
+def test_an_id_may_have_slashes(topic: TimerTopic) -> None:
+    """
+    Servers decode `%2F` before they look for the path.
+    """
+    broker, path = topic.brokers[0], f"{topic.path}/cart%2F17%2F"
+    record = {"key": "k", "delay": "1h", "timer_id": "cart/17/"}
+    broker.ok("POST", f"/v1/topics/{topic.name}/records", {"records": [record]})
+
+    assert ["cart/17/"] == [it["timer_id"] for it in broker.ok("GET", path)["records"]]
+    assert 1 == broker.ok("PATCH", path, {"delay": "2h"})["rescheduled"]
+    assert 1 == broker.ok("DELETE", path)["cancelled"]
+    missing = broker.send("GET", path)
+    assert (404, True) == (missing.status, "no record waits with the id cart/17/" in missing.body["detail"])
+
+
 @pytest.mark.parametrize("path", ["", "/stats", "/histogram", "/some-id"])
 def test_a_topic_of_another_kind_has_no_timers(brokers: list[HttpClient], path: str) -> None:
     brokers[0].send("POST", "/v1/topics", {"name": "plain"})

@@ -51,6 +51,7 @@ ROUTES: Final[tuple[Route, ...]] = tuple(
     )
     for route in module.ROUTES
 )
+NAMED_FREELY: Final = "/{timer_id}"
 RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 
 
@@ -68,7 +69,10 @@ class Api:
         by_path: dict[tuple[str, str], dict[str, Route]] = {}
         for route in (*ROUTES, *sandglass.ROUTES):
             by_path.setdefault((route.path, route.method), {})[route.body_type] = route
-        self._paths = [(Path(path, _no_endpoint, methods=[method]), by_path[path, method]) for path, method in by_path]
+        self._paths = [
+            (Path(_with_slashes(path), _no_endpoint, methods=[method]), by_path[path, method])
+            for path, method in by_path
+        ]
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         with begin(scope, self._budgets):
@@ -116,6 +120,14 @@ class Api:
         if self._brokers is None:
             self._brokers = Brokers(broker)
         return await respond(routes, self._brokers, request)
+
+
+def _with_slashes(path: str) -> str:
+    """
+    Return a path whose last part may have slashes, if it is what users name freely: a server decodes `%2F` before it
+    looks for the path.
+    """
+    return f"{path[:-1]}:path}}" if path.endswith(NAMED_FREELY) else path
 
 
 async def _no_endpoint(_: Request) -> Response:
