@@ -32,6 +32,7 @@ class WrongClock:
             f"FAKETIME_TIMESTAMP_FILE={self._file}",
             "FAKETIME_CACHE_DURATION=1",
             "FAKETIME_DONT_FAKE_MONOTONIC=1",
+            "FAKETIME_FORCE_MONOTONIC_FIX=0",
             "NO_FAKE_STAT=1",
         )
 
