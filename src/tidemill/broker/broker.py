@@ -16,7 +16,9 @@ from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.controller.image_follower import ImageFollower
 from tidemill.broker.controller.metadata_freshness import MetadataFreshness
 from tidemill.broker.controller.metadata_quorum_status import MetadataQuorumStatus
+from tidemill.broker.controller.operator_commands import OperatorCommands
 from tidemill.broker.controller.producer_id_source import ProducerIdSource
+from tidemill.broker.controller.rebalance_host import RebalanceHost
 from tidemill.broker.controller.topic_creation import TopicCreation
 from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
 from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
@@ -151,6 +153,7 @@ class Broker:
             controller=self.controller,
             free_space=self.free_space,
             is_ready=lambda: self.is_ready,
+            image=lambda: self.image,
             clock=machine.clock,
             stall_tolerant_clock=self.stall_tolerant_clock,
         )
@@ -164,6 +167,17 @@ class Broker:
         self.membership_reconciler = MembershipReconciler(machine, self.shard_table, self.cluster)
         self.replica_releases = ReplicaReleases(machine, self.shard_table, self.cluster)
         self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
+        self.rebalance = RebalanceHost(
+            controller=self.controller,
+            cluster=self.cluster,
+            machine=machine,
+            figures=self.reported_load,
+            image=lambda: self.image,
+            layers=lambda: self.layers,
+            transfer=self.leadership_transfers.begin,
+            stall_tolerant_clock=self.stall_tolerant_clock,
+        )
+        self.operator_commands = OperatorCommands(self.rebalance, self.controller, lambda: self.image)
         self.leader_balancer = LeaderBalancer(
             machine,
             self.shard_table,
@@ -312,6 +326,7 @@ class Broker:
         self.leader_balancer.tick(self.image)
         self.reported_load.tick()
         self.load_reporter.tick()
+        self.rebalance.tick()
         self.quorum.tick(self.shard_table.shards[METADATA_SHARD].replica)
         self.free_space.check()
         self.drain_leadership.tick()

@@ -14,7 +14,16 @@ from typing import Final
 from tidemill.broker import handlers
 from tidemill.broker.connection.forwarding import Handler, forwarded
 from tidemill.metadata.feature_levels import OLDEST
-from tidemill.peer import share_describe, share_receipts, share_receive, share_resolve, timer_list, timer_resolve
+from tidemill.peer import (
+    cluster_operation,
+    cluster_report,
+    share_describe,
+    share_receipts,
+    share_receive,
+    share_resolve,
+    timer_list,
+    timer_resolve,
+)
 from tidemill.wire.api import ALL
 from tidemill.wire.schema import Api
 
@@ -27,6 +36,8 @@ UNLISTED: Final[dict[int, Api]] = {
         share_receipts.API,
         timer_resolve.API,
         timer_list.API,
+        cluster_operation.API,
+        cluster_report.API,
     )
 }
 """Tidemill's own APIs: clients and brokers use them, but ApiVersions does not list them."""

@@ -88,14 +88,16 @@ class PeerRequests:
             share_reset.API: self._reset_shares,
             share_letter.API: self._write_letter,
         }
-        shared = {api: HANDLERS[key] for key, api in UNLISTED.items()}  # clients send these, too
+        # Clients send these, too.
+        shared = {api: HANDLERS[key] for key, api in UNLISTED.items() if key not in CONTROLLER_HANDLERS}
         own = controller | anywhere | shared
         # A Join is forwarded, because a joining broker may know only one address.  Forwarding does not wait for a
         # controller, because the joining broker itself retries a refused Join.
         self._forward_join = forwarded(join.API, self._join, _refused_join, wait_ms=0)
         self._for_controller = CONTROLLER_HANDLERS.keys() | {api.key for api in controller}
         self._handlers: Mapping[int, Handler] = CONTROLLER_HANDLERS | {api.key: it for api, it in own.items()}
-        self._wire = ServerConnection({key: ALL[key] for key in CONTROLLER_HANDLERS} | {api.key: api for api in own})
+        known = ALL | UNLISTED
+        self._wire = ServerConnection({key: known[key] for key in CONTROLLER_HANDLERS} | {api.key: api for api in own})
 
     def handle(self, api: Api, version: int, request: Any) -> object:
         """Handle a request of this broker as if it came from another broker.  Return a response or a `Pending`."""

@@ -3,7 +3,8 @@
 A broker drains its leadership while one of these conditions holds:
   - it has lost contact with the controller, but a peer still has contact;
   - it has not become ready in time after its start, so clients cannot reach it;
-  - its disk is full, so it refuses every write.
+  - its disk is full, so it refuses every write;
+  - an operator drains it.  The plans stay, so the leaders come back by their preferences when the drain ends.
 
 Heartbeats tell the peers that the broker is draining, and peers transfer no leadership to it.  It still votes, and
 continues to lead any shard that no other broker can lead.
@@ -16,6 +17,8 @@ from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.shards.free_space import FreeSpace
 from tidemill.broker.shards.shard_table import ShardTable
+from tidemill.metadata.image import ClusterImage
+from tidemill.model.broker_state import Drain
 from tidemill.model.clock import Clock
 
 READY_MS: Final = 3_000  # after its start, a broker in contact with its peers becomes ready within this time
@@ -31,6 +34,7 @@ class DrainLeadership:
         controller: ControllerHost,
         free_space: FreeSpace,
         is_ready: Callable[[], bool],
+        image: Callable[[], ClusterImage],
         clock: Clock,
         stall_tolerant_clock: Clock,
     ) -> None:
@@ -40,6 +44,7 @@ class DrainLeadership:
         self._controller = controller
         self._free_space = free_space
         self._is_ready = is_ready
+        self._image = image
         self._clock = clock
         self._stall_tolerant_clock = stall_tolerant_clock
         self._asked_at: int | None = None  # time of the last attempt to transfer; None: try at the next tick
@@ -49,7 +54,12 @@ class DrainLeadership:
         """Whether one of the conditions in the module docstring holds, so that this broker should not lead."""
         only_peers_have_contact = self._controller.has_lost_contact and self._cluster.peers.has_controller_contact()
         is_late = not self._is_ready() and self._stall_tolerant_clock.monotonic_ms() > READY_MS
-        return only_peers_have_contact or is_late or self._free_space.problem is not None
+        return only_peers_have_contact or is_late or self._free_space.problem is not None or self._is_drained
+
+    @property
+    def _is_drained(self) -> bool:
+        known = self._image().brokers.get(self._cluster.me.broker_id)
+        return known is not None and known.voter == self._cluster.me and known.drain is not Drain.NONE
 
     def became_leader(self) -> None:
         """

@@ -52,6 +52,10 @@ class LeadershipTransfers:
         if unled:
             refused(unled)
 
+    def begin(self, moves: Sequence[Move]) -> None:
+        """Begin transfers that no one waits for.  What is refused now is left to the balance of preferred leaders."""
+        self.anywhere(moves, _ignored)
+
     def _begin(self, shard_id: ShardId, to: BrokerId) -> bool:
         shard = self._shard_table.shards.get(shard_id)
         if shard is None or not shard.is_serving:
@@ -76,3 +80,7 @@ class LeadershipTransfers:
         if broker is not None and self._cluster.peers.ask(broker.voter, API, request, answered):
             return []
         return [shard_id for shard_id, _ in moves]
+
+
+def _ignored(_: Sequence[ShardId]) -> None:
+    """Do nothing: no one waits for these transfers."""

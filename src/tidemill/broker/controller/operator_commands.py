@@ -1,0 +1,237 @@
+"""OperatorCommands: what an operator asks of the controller: to drain, replace or remove a broker, or to move a shard.
+
+Each command checks first, and refuses with sentences that name what is in the way.  The answer comes when the command
+is committed; the planner carries it out.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tidemill.broker.controller.controller_host import ControllerHost
+from tidemill.broker.controller.rebalance_host import RebalanceHost
+from tidemill.metadata.broker_states import BrokerChanged, SetDrain, SetPresence
+from tidemill.metadata.controller import Command
+from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.reassignments import Move, PlanMoves, PlannedMoves
+from tidemill.metadata.result import Problem
+from tidemill.metadata.unregistration import UnregisterBroker
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId, broker_ids
+from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.move_reason import Reason
+from tidemill.model.shard import ShardId
+from tidemill.rebalance.drain_check import NoPlace, Obstacle, check_drain
+from tidemill.rebalance.may_stop import NoMajority, may_stop
+from tidemill.rebalance.sentences import brokers_text, counted
+from tidemill.rebalance.view import BrokerView
+from tidemill.shard.pending import OUTCOME_UNKNOWN, Pending
+
+
+class Finding(NamedTuple):
+    """A fact that an operator should know: why something is refused, or what follows from it."""
+
+    kind: str
+    sentence: str
+    shard_id: ShardId | None = None
+    broker_id: BrokerId | None = None
+
+
+class Answer(NamedTuple):
+    problem: Problem | None = None  # why the command is refused
+    findings: tuple[Finding, ...] = ()
+
+
+DONE = Answer()
+LOST = Answer(Problem(errors.REQUEST_TIMED_OUT, "the controller has changed; look whether the command took effect"))
+
+
+class OperatorCommands:
+    def __init__(
+        self,
+        host: RebalanceHost,
+        controller: ControllerHost,
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        self._host = host
+        self._controller = controller
+        self._image = image
+
+    def drain(
+        self, broker_id: BrokerId, drain: Drain, *, is_forced: bool = False, is_trial: bool = False
+    ) -> Pending[Answer]:
+        """
+        Drain a broker of its leaders or of all that it has, or end its drain.  A drain of all is refused if a shard
+        has no place elsewhere, unless it is forced.  In a trial, it is only checked.
+        """
+        problem = self._problem(broker_id)
+        if problem is not None:
+            return _answered(Answer(problem))
+        command = SetDrain(broker_id=broker_id, drain=drain)
+        if drain is not Drain.ALL:
+            return _answered(DONE) if is_trial else self._submit(command)
+        pending: Pending[Answer] = Pending()
+
+        def checked(found: tuple[NoPlace, ...] | Any) -> None:
+            if found is OUTCOME_UNKNOWN:
+                pending.complete(LOST)
+                return
+            findings = tuple(Finding(it.obstacle.value, it.sentence, shard_id=it.shard_id) for it in found)
+            obstacles = [it for it in found if it.obstacle is not Obstacle.RACK]
+            if obstacles and not is_forced:
+                pending.complete(Answer(_no_place(broker_id, obstacles), findings))
+            elif is_trial:
+                pending.complete(Answer(findings=findings))
+            else:
+                self._submit(command, findings).then(pending.complete, pending.fail)
+
+        host = self._host
+        checking = host.compute(
+            lambda image, view, now_ms, planner: check_drain(image, view, host.policy, now_ms, planner.index, broker_id)
+        )
+        checking.then(checked, pending.fail)
+        return pending
+
+    def may_stop(self, broker_id: BrokerId) -> Pending[Answer]:
+        """Return the shards that would lose their in-sync majority if a broker stopped now, as findings."""
+        problem = self._problem(broker_id)
+        if problem is not None:
+            return _answered(Answer(problem))
+        pending: Pending[Answer] = Pending()
+
+        def found(shards: tuple[NoMajority, ...] | Any) -> None:
+            if shards is OUTCOME_UNKNOWN:
+                pending.complete(LOST)
+            else:
+                findings = (Finding("majority", it.sentence, shard_id=it.shard_id) for it in shards)
+                pending.complete(Answer(findings=tuple(findings)))
+
+        computed = self._host.compute(lambda image, view, _now_ms, _planner: may_stop(image, view, broker_id))
+        computed.then(found, pending.fail)
+        return pending
+
+    def replace(self, brokers: Sequence[BrokerId] = (), *, is_trial: bool = False) -> Pending[Answer]:
+        """
+        Declare brokers GONE, so that their replicas are placed elsewhere at once, although so many brokers are silent
+        that none becomes GONE by itself.  Without `brokers`, all that are SILENT.
+        """
+        for broker_id in brokers:
+            problem = self._problem(broker_id)
+            if problem is not None:
+                return _answered(Answer(problem))
+        why = self._host.problem()
+        if why is not None:
+            return _answered(Answer(Problem(errors.NOT_CONTROLLER, why)))
+        known = self._host.broker_views()
+        chosen = brokers or [broker_id for broker_id, view in known.items() if _replacement_problem(view) is None]
+        problems = [
+            f"broker {broker_id} {why}" for broker_id in chosen if (why := _replacement_problem(known.get(broker_id)))
+        ]
+        if problems:
+            return _answered(Answer(Problem(errors.INVALID_REQUEST, f"replacing is refused: {'; '.join(problems)}")))
+        if not chosen:
+            why = "no broker is SILENT; a broker is when no live broker has heard it for tidemill.broker.silent.ms"
+            return _answered(Answer(Problem(errors.INVALID_REQUEST, why)))
+        sentence = f"the replicas of {brokers_text(chosen)} are placed on other brokers"
+        findings = tuple(Finding("replaced", sentence, broker_id=broker_id) for broker_id in chosen)
+        if is_trial:
+            return _answered(Answer(findings=findings))
+        commands = [SetPresence(broker_id=broker_id, presence=Presence.GONE) for broker_id in chosen]
+        last = [self._submit(command, findings) for command in commands][-1]
+        return last  # commands are committed in their order, and none of these is refused
+
+    def move(self, shard_id: ShardId, brokers: Sequence[BrokerId]) -> Pending[Answer]:
+        """Plan the replicas of a shard, the preferred leader first."""
+        return self._plan(
+            Move(
+                shard_id=shard_id,
+                brokers=tuple(brokers),
+                reason=Reason.USER,
+                is_under_way=self._host.is_under_way(shard_id),
+            )
+        )
+
+    def cancel(self, shard_id: ShardId) -> Pending[Answer]:
+        """Plan the replicas again that a shard had before the move that is under way."""
+        shard = self._image().shards.get(shard_id)
+        if shard is None or not shard.previous or not self._host.is_under_way(shard_id):
+            why = f"no replica of shard {shard_id} is on its way; `tidemill cluster moves` lists those that are"
+            return _answered(Answer(Problem(errors.NO_REASSIGNMENT_IN_PROGRESS, why)))
+        return self._plan(
+            Move(
+                shard_id=shard_id,
+                brokers=tuple(broker_ids(shard.previous)),
+                reason=Reason.USER,
+                expected=shard.replicas,
+                is_under_way=True,
+            )
+        )
+
+    def remove(self, broker_id: BrokerId) -> Pending[Answer]:
+        """Remove a broker from the cluster that is down and carries nothing."""
+        problem = self._problem(broker_id)
+        if problem is not None:
+            return _answered(Answer(problem))
+        carrying = self._host.carrying(broker_id)
+        return self._submit(UnregisterBroker(broker_id=broker_id, carrying=carrying))
+
+    def _problem(self, broker_id: BrokerId) -> Problem | None:
+        """Return why a command about a broker cannot be carried out here; None if it can."""
+        why = self._host.problem()
+        if why is not None:
+            return Problem(errors.NOT_CONTROLLER if self._host.is_elsewhere else errors.UNSUPPORTED_VERSION, why)
+        brokers = self._image().brokers
+        if broker_id in brokers:
+            return None
+        names = ", ".join(map(str, sorted(brokers)))
+        why = f"broker {broker_id} is not in this cluster; its brokers are {names}"
+        return Problem(errors.BROKER_ID_NOT_REGISTERED, why)
+
+    def _plan(self, move: Move) -> Pending[Answer]:
+        if self._host.is_elsewhere:
+            return _answered(LOST)
+        pending: Pending[Answer] = Pending()
+
+        def planned(outcome: PlannedMoves | Any) -> None:
+            pending.complete(LOST if outcome is OUTCOME_UNKNOWN else Answer(outcome.problems[0]))
+
+        self._controller.submit(PlanMoves(moves=(move,))).then(planned, pending.fail)
+        return pending
+
+    def _submit(self, command: Command, findings: tuple[Finding, ...] = ()) -> Pending[Answer]:
+        """Submit a command that is answered with BrokerChanged."""
+        if self._host.is_elsewhere:
+            return _answered(LOST)
+        pending: Pending[Answer] = Pending()
+
+        def changed(outcome: BrokerChanged | Any) -> None:
+            pending.complete(LOST if outcome is OUTCOME_UNKNOWN else Answer(outcome.problem, findings))
+
+        self._controller.submit(command).then(changed, pending.fail)
+        return pending
+
+
+def _answered(answer: Answer) -> Pending[Answer]:
+    pending: Pending[Answer] = Pending()
+    pending.complete(answer)
+    return pending
+
+
+def _no_place(broker_id: BrokerId, obstacles: Sequence[NoPlace]) -> Problem:
+    named = "; ".join(it.sentence for it in obstacles[:5])
+    more = f"; and {len(obstacles) - 5} more" if len(obstacles) > 5 else ""
+    return Problem(
+        errors.INVALID_REQUEST,
+        f"draining broker {broker_id} is refused, because {counted(len(obstacles), 'shard')} cannot leave it: "
+        f"{named}{more}",
+    )
+
+
+def _replacement_problem(view: BrokerView | None) -> str | None:
+    """Return why a broker cannot be declared GONE; None if it can."""
+    if view is None:
+        return "has not been looked at yet; try again in a second"
+    if view.presence is Presence.ACTIVE:
+        return "is ACTIVE; drain it instead, or wait until it has been silent for tidemill.broker.silent.ms"
+    if view.is_live or view.heard_by:
+        return f"is heard by {view.heard_by} brokers; drain it instead"
+    return None if view.presence is Presence.SILENT else "is GONE already"

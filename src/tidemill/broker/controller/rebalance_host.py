@@ -1,0 +1,290 @@
+"""RebalanceHost: runs the planner on the controller, once a second, and carries out what it decides.
+
+    tick ─▶ view ─▶ decide_presence ─▶ SetPresence ─┐
+                └─▶ decide ─────────▶ PlanMoves ────┴─▶ committed, applied ─▶ the next pass
+
+A pass runs in slices between other work, and its commands end before the next pass begins, so that no step is planned
+twice.  Nothing is kept for the next controller: the image says what was planned, and how long a broker has been SILENT.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from tidemill.broker.controller.broker_watch import BrokerWatch
+from tidemill.broker.controller.controller_host import ControllerHost
+from tidemill.broker.controller.planner_view import Figures, PlannerView
+from tidemill.broker.controller.rebalance_history import RebalanceHistory
+from tidemill.broker.controller.rebalance_report import RebalanceReport, moves_under_way, reported_brokers
+from tidemill.broker.controller.sliced_jobs import SlicedJobs
+from tidemill.broker.machine import Machine
+from tidemill.broker.peers.cluster import Cluster
+from tidemill.metadata.broker_states import BrokerChanged, SetPresence
+from tidemill.metadata.feature_levels import ELASTIC_CLUSTER, refusal_below
+from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.reassignments import Move, PlanMoves, PlannedMoves
+from tidemill.model.broker_id import BrokerId, broker_ids
+from tidemill.model.clock import Clock
+from tidemill.model.config_resolution import BrokerLayers
+from tidemill.model.move_reason import Reason
+from tidemill.model.shard import ShardId
+from tidemill.rebalance.plan import Plan, Status, Step
+from tidemill.rebalance.planner import decide
+from tidemill.rebalance.policy import Policy, policy_of
+from tidemill.rebalance.presence import PresenceDecision, decide_presence
+from tidemill.rebalance.slices import Slices
+from tidemill.rebalance.view import BrokerView, View
+from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
+
+PASS_MS: Final = 1_000
+Transfer = Callable[[Sequence[tuple[ShardId, BrokerId]]], None]
+
+
+@dataclass(slots=True)
+class _Period:
+    """The time in which this broker is the controller, in one term."""
+
+    term: int
+    view: PlannerView
+    plan: Plan | None = None  # the last one
+    planned_at_ms: int | None = None  # wall clock
+    passed_at_ms: int | None = None  # when the last pass began
+    is_passing: bool = False  # a pass, or one of its commands, has not ended yet
+
+
+class _Decided(NamedTuple):
+    presence: PresenceDecision
+    plan: Plan
+    moves: tuple[Move, ...]  # one for each step of the plan
+
+
+class RebalanceHost:
+    def __init__(
+        self,
+        *,
+        controller: ControllerHost,
+        cluster: Cluster,
+        machine: Machine,
+        figures: Figures,
+        image: Callable[[], ClusterImage],
+        layers: Callable[[], BrokerLayers],
+        transfer: Transfer,
+        stall_tolerant_clock: Clock,
+    ) -> None:
+        """`figures` are what brokers have reported; `transfer` begins leadership transfers, wherever shards are led."""
+        self.failures = 0  # computations that ended with an error, which is a bug
+        self._controller = controller
+        self._cluster = cluster
+        self._machine = machine
+        self._figures = figures
+        self._image = image
+        self._layers = layers
+        self._transfer = transfer
+        self._clock = stall_tolerant_clock
+        self._history = RebalanceHistory(machine)
+        self._jobs = SlicedJobs(machine.turns)
+        self._period: _Period | None = None
+
+    def tick(self) -> None:
+        """Begin a pass if one is due.  Called a few times a second, on every broker."""
+        if not self._controller.leads:
+            self._end_period()
+            return
+        term, now_ms = self._cluster.controller_term, self._clock.monotonic_ms()
+        if self._period is None or self._period.term != term:
+            self._end_period()
+            watch = BrokerWatch(self._cluster, self._cluster.me.broker_id)
+            self._period = _Period(term, PlannerView(watch, self._figures, now_ms))
+        period, image = self._period, self._image()
+        if not image.cluster_id or image.feature_level < ELASTIC_CLUSTER:
+            return
+        period.view.watch.observe(image, self.policy, now_ms)
+        is_due = period.passed_at_ms is None or now_ms - period.passed_at_ms >= PASS_MS
+        if is_due and not period.is_passing and self._controller.accepts_writes:
+            period.passed_at_ms, period.is_passing = now_ms, True
+            self._jobs.run(self._pass(period)).then(partial(self._decided, period), partial(self._failed, period))
+
+    def _end_period(self) -> None:
+        if self._period is not None:
+            self._period = None
+            self._jobs.give_up()
+
+    # What operators ask for.
+
+    @property
+    def policy(self) -> Policy:
+        return policy_of(self._layers())
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether this broker is not the controller, or is just handing that over."""
+        return self._period is None or not self._controller.accepts_writes
+
+    def problem(self) -> str | None:
+        """Return why this broker can neither plan nor carry out what an operator wants; None if it can."""
+        if self.is_elsewhere:
+            return "this broker is not the controller; ask again"
+        return refusal_below(ELASTIC_CLUSTER, self._image().feature_level, "re-placement")
+
+    def report(self, plan: Plan | None = None) -> RebalanceReport:
+        """Return the state of re-placement, with the last plan, or with `plan` instead."""
+        period, image = self._period, self._image()
+        if period is None:
+            return RebalanceReport(status=Status.OFF, why="the controller plans, and this broker is not the controller")
+        below = refusal_below(ELASTIC_CLUSTER, image.feature_level, "re-placement")
+        if below is not None:
+            return RebalanceReport(status=Status.OFF, why=below)
+        shown = plan or period.plan or Plan((), (), Status.IDLE)
+        view, index = period.view.newest, period.view.index
+        return RebalanceReport(
+            status=shown.status,
+            why=_why(shown),
+            planned_at_ms=period.planned_at_ms if plan is None else self._machine.clock.wall_ms(),
+            steps=shown.steps,
+            refusals=shown.refusals,
+            recent=tuple(self._history.steps),
+            notes=tuple(self._history.notes),
+            brokers=reported_brokers(view, index),
+            moves=moves_under_way(image, view, index),
+            moves_count=len(index.under_way),
+        )
+
+    def broker_views(self) -> Mapping[BrokerId, BrokerView]:
+        """Return the brokers as the last pass saw them."""
+        return {} if self._period is None else self._period.view.newest.brokers
+
+    def is_under_way(self, shard_id: ShardId) -> bool:
+        """Return whether the voters of a shard are known, and are not the planned replicas."""
+        return self._period is not None and shard_id in self._period.view.index.under_way
+
+    def carrying(self, broker_id: BrokerId) -> tuple[ShardId, ...]:
+        """Return the shards of which a broker may be a member: also those whose members no leader has told yet."""
+        known = {} if self._period is None else self._period.view.newest.shards
+        found = []
+        for shard_id in self._image().shards:
+            figures = known.get(shard_id)
+            membership = None if figures is None else figures.membership
+            if membership is None or any(it.broker_id == broker_id for it in membership.members):
+                found.append(shard_id)
+        return tuple(found)
+
+    def compute(self, core: "Core") -> Pending[Any]:
+        """
+        Return the result of a computation on the image and the view of now, which begins when those before it have
+        ended.  OUTCOME_UNKNOWN: this broker is not the controller any more.
+        """
+        period = self._period
+        if period is None:
+            pending: Pending[Any] = Pending()
+            pending.complete(OUTCOME_UNKNOWN)
+            return pending
+        return self._jobs.run(self._computed(period, core))
+
+    def plan_anew(self) -> Pending[Plan | OutcomeUnknown]:
+        """Return what the planner would do now if it were enabled.  Nothing is carried out."""
+        return self.compute(
+            lambda image, view, now_ms, planner: decide(
+                image, view, replace(self.policy, is_enabled=True), now_ms, planner.index
+            )
+        )
+
+    def _computed(self, period: _Period, core: "Core") -> Slices[Any]:
+        image, now_ms = self._image(), self._clock.monotonic_ms()
+        view = yield from period.view.refresh(image, self.policy, now_ms)
+        return (yield from core(image, view, now_ms, period.view))
+
+    # One pass.
+
+    def _pass(self, period: _Period) -> Slices[_Decided]:
+        policy, index = self.policy, period.view.index
+        image, now_ms = self._image(), self._clock.monotonic_ms()
+        view = yield from period.view.refresh(image, policy, now_ms)
+        yield
+        plan = yield from decide(image, view, policy, now_ms, index)
+        presence = decide_presence(image, view, policy, index)
+        moves = tuple(
+            Move(
+                shard_id=step.shard_id,
+                brokers=tuple(broker_ids(step.replicas)),
+                reason=step.reason,
+                expected=image.shards[step.shard_id].replicas,
+                is_under_way=step.shard_id in index.under_way,
+            )
+            for step in plan.steps
+        )
+        return _Decided(presence, plan, moves)
+
+    def _decided(self, period: _Period, decided: _Decided | OutcomeUnknown) -> None:
+        if decided is OUTCOME_UNKNOWN or period is not self._period:
+            return
+        period.plan, period.planned_at_ms = decided.plan, self._machine.clock.wall_ms()
+        self._history.refused(decided.plan.refusals)
+        if not self._controller.accepts_writes:
+            period.is_passing = False
+            return
+        changes = decided.presence.changes
+        waits = _Outstanding(len(changes) + bool(decided.moves), partial(self._passed, period))
+        for change in changes:
+            command = SetPresence(broker_id=change.broker_id, presence=change.presence)
+
+            def changed(outcome: BrokerChanged | OutcomeUnknown, change: Any = change) -> None:
+                if outcome is not OUTCOME_UNKNOWN and outcome.problem is None:
+                    self._history.presence_changed(change)
+                waits.end_one()
+
+            self._controller.submit(command).then(changed)
+        if decided.moves:
+            steps = decided.plan.steps
+
+            def planned(outcome: PlannedMoves | OutcomeUnknown) -> None:
+                if outcome is not OUTCOME_UNKNOWN:
+                    self._planned(steps, outcome)
+                waits.end_one()
+
+            self._controller.submit(PlanMoves(moves=decided.moves)).then(planned)
+
+    def _planned(self, steps: Sequence[Step], outcome: PlannedMoves) -> None:
+        """Note the steps of a plan that are committed now, and let the new leaders of LEADER lead."""
+        transfers = []
+        for step, problem in zip(steps, outcome.problems, strict=True):
+            self._history.planned(step, None if problem is None else problem.message)
+            if problem is None and step.reason is Reason.LEADER:
+                transfers.append((step.shard_id, step.replicas[0].broker_id))
+        if transfers:
+            self._transfer(transfers)
+
+    def _passed(self, period: _Period) -> None:
+        period.is_passing = False
+
+    def _failed(self, period: _Period, error: BaseException) -> None:
+        self.failures += 1
+        self._history.failed(error)
+        period.is_passing = False
+
+
+Core = Callable[[ClusterImage, View, int, PlannerView], Slices[Any]]
+
+
+class _Outstanding:
+    """Calls back once a number of commands have ended; at once if there are none."""
+
+    def __init__(self, count: int, done: Callable[[], None]) -> None:
+        self._count = count
+        self._done = done
+        if not count:
+            done()
+
+    def end_one(self) -> None:
+        self._count -= 1
+        if not self._count:
+            self._done()
+
+
+def _why(plan: Plan) -> str | None:
+    """Return why a plan is stalled or off."""
+    if plan.status is Status.OFF:
+        return "tidemill.rebalance.enable is false"
+    if plan.status is Status.STALLED:
+        return next(refusal.sentence for refusal in plan.refusals if refusal.what == "cluster")
+    return None

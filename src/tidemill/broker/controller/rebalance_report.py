@@ -1,0 +1,93 @@
+"""RebalanceReport: what operators see of re-placement: the last plan, recent steps, and what is under way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from tidemill.metadata.image import ClusterImage
+from tidemill.model.broker_id import BrokerId, broker_ids
+from tidemill.model.move_reason import Reason
+from tidemill.model.shard import ShardId
+from tidemill.rebalance.accounts import remaining
+from tidemill.rebalance.plan import Refusal, Status, Step
+from tidemill.rebalance.shard_index import ShardIndex
+from tidemill.rebalance.view import BrokerView, View
+
+MOVES_MAX: Final = 1_000  # listed in a report; a user can plan moves of all shards at once
+
+
+class RecentStep(NamedTuple):
+    at_ms: int  # wall clock
+    step: Step
+    problem: str | None  # why it was dropped; None if it is recorded
+
+
+class PresenceNote(NamedTuple):
+    at_ms: int  # wall clock
+    broker_id: BrokerId
+    sentence: str
+
+
+class ReportedBroker(NamedTuple):
+    view: BrokerView
+    replicas: int  # planned
+    leaders: int  # shards whose preferred leader it is
+    size: int  # bytes of its planned replicas, as far as their sizes are known
+
+
+class MoveUnderWay(NamedTuple):
+    shard_id: ShardId
+    reason: Reason
+    voters: tuple[BrokerId, ...]  # in force
+    replicas: tuple[BrokerId, ...]  # planned, preferred leader first
+    previous: tuple[BrokerId, ...]  # to which a cancelled move returns
+    size: int  # bytes of one replica
+    remaining: int  # bytes that all new replicas together lack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceReport:
+    status: Status
+    why: str | None = None  # why it is off or stalled
+    planned_at_ms: int | None = None  # wall clock
+    steps: tuple[Step, ...] = ()  # of the last plan
+    refusals: tuple[Refusal, ...] = ()
+    recent: tuple[RecentStep, ...] = ()  # newest last
+    notes: tuple[PresenceNote, ...] = ()  # changes of presence, newest last
+    brokers: Mapping[BrokerId, ReportedBroker] = field(default_factory=lambda: MappingProxyType({}))
+    moves: tuple[MoveUnderWay, ...] = ()
+    moves_count: int = 0  # all of them, of which `moves` has MOVES_MAX at most
+
+
+def reported_brokers(view: View, index: ShardIndex) -> dict[BrokerId, ReportedBroker]:
+    return {
+        broker_id: ReportedBroker(
+            broker, len(index.carried(broker_id)), len(index.led(broker_id)), index.planned_bytes[broker_id]
+        )
+        for broker_id, broker in view.brokers.items()
+    }
+
+
+def moves_under_way(image: ClusterImage, view: View, index: ShardIndex) -> tuple[MoveUnderWay, ...]:
+    """Return the shards whose voters differ from the planned replicas, at most MOVES_MAX of them."""
+    moves = []
+    for shard_id in index.under_way:
+        shard, figures = image.shards.get(shard_id), view.shards.get(shard_id)
+        if shard is None or figures is None or figures.membership is None:
+            continue
+        voters = figures.membership.voters
+        moves.append(
+            MoveUnderWay(
+                shard_id,
+                shard.reason,
+                tuple(broker_ids(voters)),
+                tuple(broker_ids(shard.replicas)),
+                tuple(broker_ids(shard.previous)),
+                figures.size,
+                sum(remaining(figures, replica) for replica in shard.replicas if replica not in voters),
+            )
+        )
+        if len(moves) == MOVES_MAX:
+            break
+    return tuple(moves)
