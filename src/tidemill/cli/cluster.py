@@ -1,23 +1,25 @@
-"""Show the state of a cluster, as its brokers report it over HTTP, and raise its feature level.
+"""Show and change a cluster over HTTP: its brokers, its shards, what moves, and its feature level.
 
 \b
 Examples:
   tidemill cluster status
   tidemill cluster status --once
   tidemill cluster status --http 127.0.0.1:9080,127.0.0.1:9081 --json
+  tidemill cluster brokers
+  tidemill cluster drain 3 --wait 2h
+  tidemill cluster moves
   tidemill cluster upgrade --dry-run
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Annotated, Final
 
 import typer
 
+from tidemill.cli import cluster_brokers, cluster_restart, cluster_shards
 from tidemill.cli.bootstrap import JsonOption
 from tidemill.cli.command_group import CommandGroup
 from tidemill.cli.failure import ExitCode, Failed
-from tidemill.cli.http_option import OTHER_BROKER, HttpOption, check_not_kafka, resolve_http
+from tidemill.cli.http_option import HttpOption, resolve_http
 
 REFRESH_S: Final = 1.0
 BROKER_FIELDS: Final = ("broker_id", "is_live", "is_registered", "feature_level")  # in the JSON of `upgrade`
@@ -27,22 +29,9 @@ def register(application: typer.Typer) -> None:
     cluster = CommandGroup("cluster", __doc__)
     for command in (status, upgrade):
         cluster.command()(command)
+    for commands in (cluster_brokers, cluster_shards, cluster_restart):
+        commands.register(cluster)
     application.add_typer(cluster)
-
-
-@contextmanager
-def _http_errors(addresses: Sequence[str]) -> Iterator[None]:
-    """Convert the errors of requests to the brokers at `addresses`."""
-    from tidemill.client.broker_http import NoResponse, Refused
-
-    try:
-        yield
-    except NoResponse as problem:
-        check_not_kafka(addresses)
-        fix = f"{OTHER_BROKER}; `tidemill dev --brokers 3` starts a cluster if there is none"
-        raise Failed(f"no broker's HTTP listener at {problem}; {fix}", exit_code=ExitCode.NO_BROKER) from problem
-    except Refused as problem:
-        raise Failed(str(problem)) from problem
 
 
 def status(
@@ -66,12 +55,13 @@ def status(
     """
     import sys
 
+    from tidemill.cli.cluster_http import http_errors
     from tidemill.cli.cluster_view import read_view
     from tidemill.cli.output import pipe_may_close, print_json
     from tidemill.cli.status_tables import print_once, show_live
 
     addresses = resolve_http(http)
-    with _http_errors(addresses):
+    with http_errors(addresses):
         if sys.stdout.isatty() and not (once or as_json):
             try:
                 show_live(addresses, REFRESH_S)
@@ -106,12 +96,13 @@ def upgrade(
       tidemill cluster upgrade --dry-run
       tidemill cluster upgrade --http 127.0.0.1:9080,127.0.0.1:9081
     """
+    from tidemill.cli.cluster_http import http_errors
     from tidemill.cli.cluster_upgrade import COLUMNS, raise_level, read_levels
     from tidemill.cli.output import pipe_may_close, print_json, print_table
     from tidemill.client.broker_http import NoResponse
 
     addresses = resolve_http(http)
-    with _http_errors(addresses):
+    with http_errors(addresses):
         address, levels = read_levels(addresses)
         target = levels.newest if level is None else level
         if not as_json:

@@ -44,6 +44,13 @@ def send(address: str, path: str, body: Mapping[str, Any], *, timeout_s: float) 
     return _checked(address, status, answered)
 
 
+def delete(address: str, path: str, *, timeout_s: float) -> None:
+    """Send DELETE.  Raise NoResponse, after which the outcome is unknown, NotReady or Refused."""
+    status, body = _request(address, path, timeout_s, method="DELETE")
+    if status != HTTPStatus.NO_CONTENT:
+        _checked(address, status, _object(address, path, status, body))
+
+
 def _checked(address: str, status: int, answered: dict[str, Any]) -> dict[str, Any]:
     if status != HTTPStatus.OK:
         kind = NotReady if status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
@@ -66,6 +73,11 @@ def _ask(
 ) -> tuple[int, dict[str, Any]]:
     """Return the status and the JSON object of a response.  Raise NoResponse."""
     status, body = _request(address, path, timeout_s, sent)
+    return status, _object(address, path, status, body)
+
+
+def _object(address: str, path: str, status: int, body: bytes) -> dict[str, Any]:
+    """Return the JSON object in a response.  Raise NoResponse if it is something else."""
     try:
         answered = json.loads(body)
     except ValueError as error:
@@ -76,7 +88,7 @@ def _ask(
         raise NoResponse(
             f"{address}{path} has status {status} and no JSON object: this is not a broker's HTTP listener"
         )
-    return status, answered
+    return answered
 
 
 def kafka_address(address: str) -> str | None:
@@ -104,16 +116,18 @@ def ask_text(address: str, path: str, *, timeout_s: float = TIMEOUT_S) -> str:
     return body.decode(errors="replace")
 
 
-def _request(address: str, target: str, timeout_s: float, sent: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
+def _request(
+    address: str, target: str, timeout_s: float, sent: Mapping[str, Any] | None = None, *, method: str = "GET"
+) -> tuple[int, bytes]:
     """
-    Send a JSON object with POST, or GET without one, and return the status and the body of the response.  Raise
+    Send a JSON object with POST, or `method` without one, and return the status and the body of the response.  Raise
     NoResponse.
     """
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
     try:
         if sent is None:
-            connection.request("GET", target)
+            connection.request(method, target)
         else:
             connection.request("POST", target, json.dumps(sent), {"Content-Type": "application/json"})
         response = connection.getresponse()

@@ -16,12 +16,14 @@ from tidemill.http.access import DOCS_PATH
 from tidemill.http.answer import JSON_TYPE, problem
 from tidemill.http.v1 import (
     cluster_level,
+    cluster_operations,
     group_offsets,
     groups,
     openapi,
     partition_reads,
     queues,
     raw_values,
+    rebalance,
     record_lines,
     records,
     sandglass,
@@ -48,6 +50,8 @@ ROUTES: Final[tuple[Route, ...]] = tuple(
         groups,
         group_offsets,
         cluster_level,
+        cluster_operations,
+        rebalance,
     )
     for route in module.ROUTES
 )

@@ -41,6 +41,7 @@ DESCRIBE_GROUP: Final = _of(Resource.GROUP, Operation.DESCRIBE)
 DESCRIBE_GROUP_CONFIGS: Final = _of(Resource.GROUP, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
 ALTER_GROUP: Final = _of(Resource.GROUP, Operation.ALTER_CONFIGS)
 DELETE_GROUP: Final = _of(Resource.GROUP, Operation.DELETE)
+DESCRIBE_CLUSTER: Final = _of(Resource.CLUSTER, Operation.DESCRIBE)
 ALTER_CLUSTER: Final = _of(Resource.CLUSTER, Operation.ALTER)
 READ_GROUP: Final = _of(Resource.GROUP, Operation.READ)
 CONSUME: Final = READ_GROUP + READ_TOPIC

@@ -1,0 +1,66 @@
+"""ClusterHttp: the requests of `tidemill cluster` commands, to the first broker that responds."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tidemill.cli.failure import ExitCode, Failed
+from tidemill.cli.http_option import OTHER_BROKER, check_not_kafka
+from tidemill.client.broker_http import NoResponse, NotReady, Refused, ask, delete, send
+
+TIMEOUT_S: Final = 15.0  # the brokers wait for a controller for up to 5 s
+Row = dict[str, Any]
+
+
+@contextmanager
+def http_errors(addresses: Sequence[str]) -> Iterator[None]:
+    """Convert the errors of requests to the brokers at `addresses`."""
+    try:
+        yield
+    except NoResponse as problem:
+        check_not_kafka(addresses)
+        fix = f"{OTHER_BROKER}; `tidemill dev --brokers 3` starts a cluster if there is none"
+        raise Failed(f"no broker's HTTP listener at {problem}; {fix}", exit_code=ExitCode.NO_BROKER) from problem
+    except Refused as problem:
+        raise Failed(str(problem)) from problem
+
+
+class ClusterHttp:
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._addresses = addresses
+
+    def get(self, path: str, **query: str | int) -> Row:
+        """Return the answer of the first broker that responds.  Raise NoResponse, NotReady or Refused."""
+        return self._answered(path, **query)[1]
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Row:
+        """Change something through a broker that responds.  Raise Failed if the outcome is unknown."""
+        with self._outcome() as address:
+            return send(address, path, body, timeout_s=TIMEOUT_S)
+
+    def delete(self, path: str) -> None:
+        """Likewise, with DELETE."""
+        with self._outcome() as address:
+            delete(address, path, timeout_s=TIMEOUT_S)
+
+    @contextmanager
+    def _outcome(self) -> Iterator[str]:
+        """Yield the address of a broker that responds, and convert the error if it does not answer the change."""
+        address, _ = self._answered("/v1/cluster")
+        try:
+            yield address
+        except NoResponse as problem:
+            unknown = "whether that was done is not known; look at `tidemill cluster brokers` and `moves`"
+            raise Failed(f"{problem}: {unknown}", exit_code=ExitCode.NO_BROKER) from problem
+
+    def _answered(self, path: str, **query: str | int) -> tuple[str, Row]:
+        failures: list[NoResponse | NotReady] = []
+        for address in self._addresses:
+            try:
+                return address, ask(address, path, timeout_s=TIMEOUT_S, **query)
+            except (NoResponse, NotReady) as failure:
+                failures.append(failure)
+        for starting in failures:
+            if isinstance(starting, NotReady):
+                raise starting
+        raise NoResponse("; ".join(map(str, failures)))

@@ -1,0 +1,86 @@
+"""`tidemill cluster restart`: the steps of a rolling restart, for an orchestrator or an operator."""
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from tidemill.cli.bootstrap import JsonOption
+from tidemill.cli.command_group import CommandGroup
+from tidemill.cli.http_option import HttpOption, resolve_http
+
+WAIT: Final = "10m"
+Row = dict[str, Any]
+
+
+def register(cluster: CommandGroup) -> None:
+    cluster.command()(restart)
+
+
+def restart(
+    plan: Annotated[bool, typer.Option("--plan", help="Print the steps; nothing is changed.")] = False,
+    http: HttpOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """
+    Print the steps of a rolling restart: the commands for each broker, the controller last.
+
+    Tidemill does not start processes, so an orchestrator runs these steps: each broker gives up its leaders, is
+    checked, restarts, and is in sync again before the next one.  The command fails while a broker is down or not in
+    sync.
+
+    \b
+    Examples:
+      tidemill cluster restart --plan
+      tidemill cluster restart --plan --json | jq -r '.steps[].commands[]'
+    """
+    from tidemill.cli.cluster_http import ClusterHttp, http_errors
+    from tidemill.cli.failure import Failed, usage
+    from tidemill.cli.output import pipe_may_close, print_json
+
+    if not plan:
+        raise usage("restart needs --plan: the command prints the steps, and restarts nothing itself")
+    addresses = resolve_http(http)
+    with http_errors(addresses):
+        cluster = ClusterHttp(addresses)
+        controller = cluster.get("/v1/cluster")["controller"]
+        brokers: list[Row] = cluster.get("/v1/rebalance")["brokers"]
+    if why := refusal(brokers):
+        raise Failed(f"no restart now: {why}")
+    steps = steps_of(brokers, controller)
+    with pipe_may_close():
+        if as_json:
+            print_json({"steps": steps})
+            return
+        for step in steps:
+            print(f"# broker {step['broker_id']}")
+            for command in step["commands"]:
+                print(command)
+
+
+def refusal(brokers: list[Row]) -> str | None:
+    """Return why no broker should restart now: one that is down already would make two."""
+    for row in brokers:
+        number = row["broker_id"]
+        if not row["is_live"]:
+            return f"broker {number} is down; bring it back, or run `tidemill cluster remove {number}`"
+        if row["drain"] == "none" and (row["not_in_sync"] or not row["is_ready"]):
+            return f"broker {number} is not in sync; run `tidemill cluster undrain {number} --wait {WAIT}`"
+    return None
+
+
+def steps_of(brokers: list[Row], controller: int | None) -> list[Row]:
+    """Return the commands for each broker, the controller last, because each change of controller costs a pause."""
+    ids = sorted((row["broker_id"] for row in brokers), key=lambda it: (it == controller, it))
+    drained = {row["broker_id"] for row in brokers if row["drain"] != "none"}
+    return [{"broker_id": it, "commands": _commands(it, is_drained=it in drained)} for it in ids]
+
+
+def _commands(broker_id: int, *, is_drained: bool) -> list[str]:
+    if is_drained:  # it stays as it is
+        return [f"tidemill cluster may-stop {broker_id} --wait {WAIT}", f": restart broker {broker_id}"]
+    return [
+        f"tidemill cluster drain {broker_id} --leaders --wait {WAIT}",
+        f"tidemill cluster may-stop {broker_id} --wait {WAIT}",
+        f": restart broker {broker_id}",
+        f"tidemill cluster undrain {broker_id} --wait {WAIT}",
+    ]

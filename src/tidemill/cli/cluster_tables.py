@@ -1,0 +1,104 @@
+"""The tables of brokers and of moves, as the controller reports them."""
+
+from typing import Any, Final
+
+from tidemill.cli.duration import shown
+from tidemill.cli.output import Cells
+
+BROKER_COLUMNS: Final = (
+    "broker",
+    "state",
+    "rack",
+    "disk",
+    "cpu",
+    "replicas",
+    "leaders",
+    "bytes",
+    "heard_by",
+    "not_in_sync",
+)
+MOVE_COLUMNS: Final = ("shard", "why", "voters", "planned", "copied", "bytes_left")
+STEP_COLUMNS: Final = ("shard", "why", "planned", "bytes", "step")
+REFUSAL_COLUMNS: Final = ("what", "problem")
+Row = dict[str, Any]
+
+
+def broker_cells(brokers: list[Row]) -> list[Cells]:
+    return [
+        (
+            row["broker_id"],
+            state_of(row),
+            row["rack"],
+            _percent(row["disk_used"], row["disk_total"]),
+            None if row["cpu"] is None else f"{row['cpu'] // 10}%",
+            row["replicas"],
+            row["leaders"],
+            size_text(row["bytes"]),
+            row["heard_by"],
+            row["not_in_sync"],
+        )
+        for row in brokers
+    ]
+
+
+def state_of(row: Row) -> str:
+    """Return whether a broker is there, for how long it has not been, and what is drained of it."""
+    state: str = row["presence"]
+    if not row["is_live"]:
+        state = f"{'down' if state == 'active' else state} {shown(row['silent_ms'])}"
+    elif state != "active":
+        state = f"{state}, back {shown(row['live_ms'])}"
+    elif not row["is_ready"] and row["drain"] == "none":
+        state = "not ready"
+    if row["drain"] != "none":
+        is_empty = row["drain"] == "all" and not row["replicas"]
+        state += ", empty" if is_empty else f", draining {row['drain']}"
+    return state
+
+
+def move_cells(moves: list[Row]) -> list[Cells]:
+    return [
+        (
+            row["shard_id"],
+            row["reason"],
+            _ids(row["voters"]),
+            _ids(row["replicas"]),
+            _copied(row),
+            size_text(row["remaining"]),
+        )
+        for row in moves
+    ]
+
+
+def step_cells(steps: list[Row]) -> list[Cells]:
+    return [
+        (row["shard_id"], row["reason"], _ids(row["replicas"]), size_text(row["size"]), row["sentence"])
+        for row in steps
+    ]
+
+
+def size_text(size: int | None) -> str | None:
+    """Return a number of bytes in the largest fitting unit: 512 B, 1.5 KiB, 12.4 GiB."""
+    if size is None:
+        return None
+    if size < 1 << 10:
+        return f"{size} B"
+    for unit, bits in (("KiB", 10), ("MiB", 20), ("GiB", 30)):
+        if size < 1 << (bits + 10):
+            return f"{size / (1 << bits):.1f} {unit}"
+    return f"{size / (1 << 40):.1f} TiB"
+
+
+def _copied(row: Row) -> str:
+    """Return which part of the new replicas is there."""
+    newcomers = len(set(row["replicas"]) - set(row["voters"]))
+    total = newcomers * row["size"]
+    return "-" if not total else f"{max(total - row['remaining'], 0) * 100 // total}%"
+
+
+def _ids(broker_ids: list[int]) -> str:
+    return ",".join(map(str, broker_ids)) or "-"
+
+
+def _percent(part: int | None, total: int | None) -> str | None:
+    return None if part is None or not total else f"{part * 100 // total}%"

@@ -1,0 +1,94 @@
+"""Waits until what was asked of the cluster is done, and shows on stderr how far it has come."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from tidemill.cli.cluster_http import ClusterHttp
+from tidemill.cli.cluster_tables import size_text
+from tidemill.cli.duration import duration_ms
+from tidemill.cli.failure import Failed
+from tidemill.cli.output import counted
+from tidemill.client.broker_http import NoResponse, Refused
+
+POLL_S: Final = 0.5
+SHOW_S: Final = 10.0  # between two lines if stderr is not a terminal
+WAIT_MS_MAX: Final = 30 * 24 * 3_600_000
+
+Left = Callable[[], str | None]  # returns what is left to do; None: nothing
+
+
+def wait(option: str | None, left: Left, *, what: str) -> None:
+    """Wait until nothing is left, if `option` is given.  Raise Failed after that time; the cluster goes on."""
+    if option is None:
+        return
+    until = time.monotonic() + duration_ms(option, option="--wait", at_most_ms=WAIT_MS_MAX) / 1_000
+    shown_at, is_terminal = -SHOW_S, sys.stderr.isatty()
+    while True:
+        try:
+            text = left()
+        except (NoResponse, Refused) as problem:  # such as a new controller that has to begin
+            text = str(problem)
+        if text is None:
+            break
+        now = time.monotonic()
+        if now >= until:
+            raise Failed(f"{what} has not ended within {option}, and goes on: {text}")
+        if is_terminal:
+            print(f"\r\x1b[K{what}: {text}", end="", file=sys.stderr, flush=True)
+        elif now - shown_at >= SHOW_S:
+            print(f"{what}: {text}", file=sys.stderr)
+            shown_at = now
+        time.sleep(POLL_S)
+    if is_terminal:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def leaders_left(cluster: ClusterHttp, broker_id: int) -> str | None:
+    """Return how many shards a broker still leads."""
+    led = next((row["shards_led"] for row in cluster.get("/v1/brokers")["brokers"] if row["broker_id"] == broker_id), 0)
+    return f"it leads {counted(led, 'shard')}" if led else None
+
+
+def replicas_left(cluster: ClusterHttp, broker_id: int) -> str | None:
+    """Return what a broker still carries, planned or in force."""
+    moves = cluster.get("/v1/moves")["moves"]
+    leaving = [row for row in moves if broker_id in row["voters"] and broker_id not in row["replicas"]]
+    row = _broker(cluster, broker_id)
+    if row is None or not (row["replicas"] or leaving):
+        return None
+    to_copy = size_text(sum(it["remaining"] for it in leaving))
+    return f"{counted(row['replicas'] + len(leaving), 'shard')} left, {len(leaving)} under way, {to_copy} to copy"
+
+
+def move_left(cluster: ClusterHttp, shard_id: int) -> str | None:
+    """Return how much of a shard has to be copied still."""
+    row = next((row for row in cluster.get("/v1/moves")["moves"] if row["shard_id"] == shard_id), None)
+    return None if row is None else f"voters {row['voters']}, {size_text(row['remaining'])} to copy"
+
+
+def sync_left(cluster: ClusterHttp, broker_id: int) -> str | None:
+    """Return why a broker does not serve all that it carries, with all that is committed."""
+    row = _broker(cluster, broker_id)
+    if row is None or not row["is_live"]:
+        return "it is not live"
+    if not row["is_ready"]:
+        return "it is not ready to lead"
+    late = row["not_in_sync"]
+    return f"{counted(late, 'shard')} not in sync" if late else None
+
+
+def majority_left(cluster: ClusterHttp, broker_id: int) -> str | None:
+    """Return which shards would lose their in-sync majority without a broker."""
+    answer = cluster.get(f"/v1/brokers/{broker_id}/may-stop")
+    if answer["may_stop"]:
+        return None
+    found = [it["sentence"] for it in answer["findings"]]
+    more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+    return "; ".join(found[:3]) + more
+
+
+def _broker(cluster: ClusterHttp, broker_id: int) -> dict[str, Any] | None:
+    rows = cluster.get("/v1/rebalance")["brokers"]
+    return next((row for row in rows if row["broker_id"] == broker_id), None)
