@@ -86,6 +86,7 @@ def _broker(broker_id: BrokerId, reported: ReportedBroker) -> Response.Broker:
         replicas=reported.replicas,
         leaders=reported.leaders,
         bytes=reported.size,
+        not_in_sync=reported.not_in_sync,
     )
 
 

@@ -38,7 +38,8 @@ class BrokerState(msgspec.Struct, frozen=True):
     cpu: Annotated[int | None, Meta(description="Thousandths of a core.")]
     replicas: Annotated[int, Meta(description="Planned.")]
     leaders: Annotated[int, Meta(description="Shards whose preferred leader it is.")]
-    bytes: int
+    bytes: Annotated[int, Meta(description="Of its planned replicas.")]
+    not_in_sync: Annotated[int, Meta(description="Planned replicas that lack what is committed.")]
 
 
 class Moving(msgspec.Struct, frozen=True):
@@ -148,6 +149,7 @@ def _broker(it: Any) -> BrokerState:
         replicas=it.replicas,
         leaders=it.leaders,
         bytes=it.bytes,
+        not_in_sync=it.not_in_sync,
     )
 
 
