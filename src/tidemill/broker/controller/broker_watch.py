@@ -65,7 +65,7 @@ class BrokerWatch:
         self._watched: dict[BrokerId, _Watched] = {}
 
     def observe(self, image: ClusterImage, policy: Policy, now_ms: int) -> None:
-        """Note which brokers are heard now.  Brokers that have left the image, or have a new directory, are forgotten."""
+        """Note which brokers are heard now.  Forget those that have left the image or have a new directory."""
         heard_by = self._heard_by(image)
         watched = {}
         for broker_id, broker in image.brokers.items():

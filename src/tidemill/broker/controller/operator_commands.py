@@ -136,8 +136,8 @@ class OperatorCommands:
         if is_trial:
             return _answered(Answer(findings=findings))
         commands = [SetPresence(broker_id=broker_id, presence=Presence.GONE) for broker_id in chosen]
-        last = [self._submit(command, findings) for command in commands][-1]
-        return last  # commands are committed in their order, and none of these is refused
+        # Commands are committed in their order, and none of these is refused.
+        return [self._submit(command, findings) for command in commands][-1]
 
     def move(self, shard_id: ShardId, brokers: Sequence[BrokerId]) -> Pending[Answer]:
         """Plan the replicas of a shard, the preferred leader first."""

@@ -122,7 +122,7 @@ async def _operate(call: Call, operation: Operation, **fields: Any) -> Findings:
     try:
         check(response.error_code, response.error_message, operation.name.lower())
     except Refused as refused:
-        raise refused.with_fields(findings=findings) if findings else refused from None
+        raise refused.with_fields(findings=msgspec.to_builtins(findings)) from None
     return Findings(findings)
 
 
