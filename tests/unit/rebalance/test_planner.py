@@ -140,6 +140,20 @@ def test_the_metadata_shard_is_replaced_and_not_balanced() -> None:
     assert (0, [1, 4, 3]) == (first.shard_id, ids(first.replicas))
 
 
+def test_a_removed_broker_plays_no_part() -> None:
+    """The view may have a broker for a moment longer than the image.  It is no target, and needs no replacement."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2, 3)
+    cluster.lose(2)
+    brokers = {broker_id: broker for broker_id, broker in cluster.image.brokers.items() if broker_id != 4}
+
+    plan = cluster.decide(replace(cluster.image, brokers=brokers))
+
+    (refusal,) = plan.refusals
+    assert (plan.steps, refusal.what) == ((), "shard 1")
+    assert "need as many brokers, and 2 brokers can take replicas" in refusal.sentence
+
+
 def test_a_broker_that_has_not_registered_is_no_target() -> None:
     """A broker that was admitted and never started carries nothing."""
     cluster = ModelledCluster([None] * 4)

@@ -207,7 +207,7 @@ class Cluster:
 
     def unheard_by_peers(self) -> dict[BrokerId, frozenset[BrokerId]]:
         """Return the registered brokers that each live peer does not hear, by its last heartbeat."""
-        return {voter.broker_id: self.peers.unheard_by(voter) for voter in self.peers.alive()}
+        return {voter.broker_id: self.peers.unheard_by(voter) for voter in self._live_peers()}
 
     def stop(self) -> None:
         self.leader_waiters.stop()
@@ -226,13 +226,25 @@ class Cluster:
         return able if self._owner.flags & DRAINING else able | {self._identity.broker_id}
 
     def live(self) -> frozenset[BrokerId]:
-        """Return this broker and the live peers."""
-        return frozenset((self._identity.broker_id, *(voter.broker_id for voter in self.peers.alive())))
+        """Return this broker and the live peers that the image has."""
+        return frozenset((self._identity.broker_id, *(voter.broker_id for voter in self._live_peers())))
 
     def supported_levels(self) -> dict[BrokerId, int]:
         """Return the highest feature level that this broker and each live peer supports."""
-        levels = {voter.broker_id: self.peers.level(voter) for voter in self.peers.alive()}
+        levels = {voter.broker_id: self.peers.level(voter) for voter in self._live_peers()}
         return levels | {self._identity.broker_id: self.newest_level}
+
+    def _live_peers(self) -> list[ReplicaKey]:
+        """
+        Return the live peers that the image has.  The process of a broker that was removed, or whose directory was
+        replaced, may still run and send heartbeats, and its own image is outdated.
+        """
+        brokers = self.image.brokers
+        return [
+            voter
+            for voter in self.peers.alive()
+            if (known := brokers.get(voter.broker_id)) is not None and known.voter == voter
+        ]
 
     def release_limit(self, voters: Sequence[ReplicaKey]) -> int | None:
         return self.clocks.limit(voters, self.me)
