@@ -392,6 +392,9 @@ class Broker:
         self.shares.serving_changed(shard)
         self.timers.serving_changed(shard)
 
+    def membership_changed(self, shard: Shard) -> None:
+        self.load_reporter.membership_changed(shard)
+
     def load_heard(self, voter: ReplicaKey, load: Load) -> None:
         self.reported_load.report(voter, load)
 

@@ -45,7 +45,8 @@ NEAR_ROWS: Final = 64  # a replica that lags by at most this many rows counts as
 
 class ShardObserver(Protocol):
     """
-    The broker that hosts a shard.  It is notified when the shard starts or stops serving, or is damaged or repaired.
+    The broker that hosts a shard.  It is notified when the shard starts or stops serving, is damaged or repaired, or
+    gets other members.
     """
 
     def serving_changed(self, shard: "Shard") -> None:
@@ -54,6 +55,10 @@ class ShardObserver(Protocol):
 
     def damage_changed(self, shard: "Shard") -> None:
         """Called when the shard's files on this broker have been found damaged, or have been repaired."""
+        ...
+
+    def membership_changed(self, shard: "Shard") -> None:
+        """Called when this replica, as the leader, has put another membership in force."""
         ...
 
 
@@ -313,6 +318,7 @@ class Shard:
     def change_membership(self, membership: Membership, wall_ms: int) -> None:
         """Propose `membership`.  Raises IllegalChange if the change is currently unsafe."""
         self.replica.change_membership(membership, self.append_time(wall_ms))
+        self._observer.membership_changed(self)
         self.execute()
 
     def begin_term(self) -> None:

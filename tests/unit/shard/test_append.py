@@ -53,6 +53,8 @@ class Alone:
     def damage_changed(self, shard: Shard) -> None:
         """Do nothing: the tests do not observe this."""
 
+    def membership_changed(self, shard: Shard) -> None: ...
+
 
 def open_shard(store: Store, log: ShardLog, config: TopicConfig) -> Shard:
     alone = Alone()

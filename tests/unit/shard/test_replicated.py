@@ -53,6 +53,8 @@ class RecordingPeers:
     def damage_changed(self, shard: Shard) -> None:
         """Do nothing: the tests do not observe this."""
 
+    def membership_changed(self, shard: Shard) -> None: ...
+
     def take(self, kind: type[Message]) -> list[tuple[ReplicaKey, Message]]:
         taken = [it for it in self.sent if isinstance(it[1], kind)]
         self.sent = [it for it in self.sent if not isinstance(it[1], kind)]

@@ -47,6 +47,8 @@ class RaftTransport:
 
     def damage_changed(self, shard: Shard) -> None: ...
 
+    def membership_changed(self, shard: Shard) -> None: ...
+
 
 def entry(index: int, term: int) -> Entry:
     it = no_op(NOW)

@@ -80,6 +80,17 @@ class LoadReporter:
         self._drop(shard.shard_id)
         if shard.is_serving:
             self._led[shard.shard_id] = self._add(shard, self._machine.clock.monotonic_us())
+            self._changed(shard.shard_id)
+
+    def membership_changed(self, shard: Shard) -> None:
+        """Report `shard` at the next tick: this broker has put another membership in force as its leader."""
+        self._changed(shard.shard_id)
+
+    def _changed(self, shard_id: ShardId) -> None:
+        meter = self._led.get(shard_id)
+        if meter is not None:
+            meter.due_samples = SAMPLES_AFTER_CHANGE
+            self._due[shard_id] = None
 
     def _add(self, shard: Shard, now_us: int) -> ShardMeter:
         meter = ShardMeter(shard, now_us)
@@ -103,7 +114,8 @@ class LoadReporter:
             self._measured_at_us = now_us
             self._measure_broker(now_us, interval_us)
         self._measure_shards(now_us, interval_us)
-        self._find_changes()
+        for shard_id in self._cluster.take_changed_in_sync():
+            self._changed(shard_id)
         self._send()
 
     def _follow_controller(self) -> None:
@@ -155,22 +167,10 @@ class LoadReporter:
         if before is None or meter.due_samples:
             meter.due_samples = max(0, meter.due_samples - 1)
             return True
+        if meter.rests:
+            return False
         now = self._report(meter)
         return differs(before, now) or (now != before and now_ms - meter.reported_at_ms >= old_ms)
-
-    def _find_changes(self) -> None:
-        """Find the shards whose members, or voters in sync, are not those that were reported."""
-        for shard_id in self._cluster.take_changed_in_sync():
-            if shard_id in self._led:
-                self._changed(self._led[shard_id])
-        for meter in self._led.values():
-            if meter.membership is not meter.shard.replica.membership:
-                self._changed(meter)
-
-    def _changed(self, meter: ShardMeter) -> None:
-        meter.membership = meter.shard.replica.membership
-        meter.due_samples = SAMPLES_AFTER_CHANGE
-        self._due[meter.shard.shard_id] = None
 
     def _report(self, meter: ShardMeter) -> ShardLoad:
         in_sync = self._cluster.voters_in_sync(meter.shard.shard_id)

@@ -12,7 +12,6 @@ from tidemill.broker.load.rate_average import RateAverage
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.peer.load import ShardLoad
 from tidemill.raft.status import MemberStatus
-from tidemill.raft.voters import Membership
 from tidemill.shard.shard import Shard
 
 ENTRIES_MAX: Final = 1_000  # whose sizes are added up; further ones that a learner lacks count as large on average
@@ -21,23 +20,28 @@ ENTRIES_MAX: Final = 1_000  # whose sizes are added up; further ones that a lear
 class ShardMeter:
     """The averages of a shard that this broker leads or follows; one that it begins to lead has a new meter."""
 
-    __slots__ = ("_appended", "_costs", "due_samples", "membership", "reported", "reported_at_ms", "shard")
+    __slots__ = ("_appended", "_costs", "due_samples", "reported", "reported_at_ms", "shard", "size")
 
     def __init__(self, shard: Shard, now_us: int) -> None:
         self.shard = shard
-        appended, cost = self._counters()
+        appended, cost, self.size = self._counters()  # the size in bytes, at the last sample
         self._appended = RateAverage(appended, now_us)
         self._costs = RateAverage(cost, now_us)
         # Only of a shard that this broker leads:
-        self.membership: Membership | None = None  # as last reported; None: not yet
         self.due_samples = 0  # so many further samples are reported, whatever they are
         self.reported: ShardLoad | None = None  # the last report
         self.reported_at_ms = 0
 
-    def _counters(self) -> tuple[int, int]:
-        """Return the number of bytes appended, and the costs of requests, since this process began."""
-        partitions = self.shard.partitions.values()
-        return sum(it.log.appended_bytes for it in partitions), sum(it.cost for it in partitions)
+    def _counters(self) -> tuple[int, int, int]:
+        """Return the bytes appended and the costs of requests, since this process began, and the size in bytes."""
+        appended = cost = size = 0
+        for partition in self.shard.partitions.values():  # one plain loop: a broker may have 10,000 shards
+            log = partition.log
+            appended += log.appended_bytes
+            cost += partition.cost
+            for segment in log.segments:
+                size += segment.size
+        return appended, cost, size
 
     @property
     def weight(self) -> int:
@@ -45,9 +49,21 @@ class ShardMeter:
         return self._appended.per_second + self._costs.per_second
 
     def sample(self, now_us: int, window_us: int) -> None:
-        appended, cost = self._counters()
+        appended, cost, self.size = self._counters()
         self._appended.sample(appended, now_us, window_us)
         self._costs.sample(cost, now_us, window_us)
+
+    @property
+    def rests(self) -> bool:
+        """Whether the last sample has found what was reported before, and the rates are zero."""
+        before = self.reported
+        return (
+            before is not None
+            and before.size == self.size
+            and self.weight == before.bytes_in == before.cpu == 0
+            and before.is_measured
+            and not before.learners
+        )
 
     def report(self, in_sync: frozenset[BrokerId], cpu: int, weights: int) -> ShardLoad:
         """
@@ -56,13 +72,12 @@ class ShardMeter:
         """
         shard, replica = self.shard, self.shard.replica
         membership = replica.membership
-        size = sum(it.log.size_bytes for it in shard.partitions.values())
-        is_measured = self._costs.is_known
+        _, _, size = self._counters()
         return ShardLoad(
             shard_id=shard.shard_id,
             term=replica.term,
             size=size,
-            is_measured=is_measured,
+            is_measured=self._costs.is_known,
             bytes_in=self._appended.per_second,
             cpu=cpu * self.weight // weights if weights else 0,
             voters=membership.voters,

@@ -60,6 +60,10 @@ class ClusterOwner(Protocol):
         """Called when this broker has started or stopped serving `shard` as its leader."""
         ...
 
+    def membership_changed(self, shard: Shard) -> None:
+        """Called when this broker has put another membership of `shard` in force as its leader."""
+        ...
+
     def load_heard(self, voter: ReplicaKey, load: Load) -> None:
         """Called when a peer reports what it and the shards that it leads use."""
         ...
@@ -267,6 +271,9 @@ class Cluster:
             self._events.event("shard repaired", shard=shard.shard_id)
             return
         self._events.error("shard damaged", shard=shard.shard_id, problem=problem, then=shard.damage.outlook)
+
+    def membership_changed(self, shard: Shard) -> None:
+        self._owner.membership_changed(shard)
 
     def leaders_changed(self) -> None:
         """Notify all waiters and watchers: the image or the leader of a shard has changed."""

@@ -100,7 +100,9 @@ class Lagging:
         self.members: dict[ReplicaKey, MemberStatus] = {}
         membership = SimpleNamespace(voters=(), learners=(LEARNER,))
         replica = SimpleNamespace(membership=membership, term=3, status=lambda: SimpleNamespace(members=self.members))
-        partition = SimpleNamespace(cost=0, log=SimpleNamespace(appended_bytes=0, size_bytes=size))
+        partition = SimpleNamespace(
+            cost=0, log=SimpleNamespace(appended_bytes=0, segments=[SimpleNamespace(size=size)])
+        )
         shard: Any = SimpleNamespace(
             shard_id=5,
             replica=replica,
