@@ -52,6 +52,8 @@ from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import TopicId
 from tidemill.peer.frame import DRAINING, HAS_CONTROLLER_CONTACT
 from tidemill.peer.load import Load
+from tidemill.rebalance.policy import move_bytes_per_s
+from tidemill.shard.copy_pacing import CopyPacing
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import Identity
@@ -129,6 +131,9 @@ class Broker:
             internal_topics=all_internal_topics(it.topic for it in registrations),
             stall_tolerant_clock=self.stall_tolerant_clock,
         )
+        self.copy_pacing = CopyPacing(
+            machine.clock.monotonic_ms, machine.call_later, lambda: move_bytes_per_s(self.layers)
+        )
         self.shard_table = ShardTable(
             store,
             identity.voter,
@@ -138,6 +143,7 @@ class Broker:
             wake=self._wake,
             transport=self.cluster,
             observer=self.cluster,
+            pacing=self.copy_pacing,
         )
         self.ready_loop = ReadyLoop(
             store,

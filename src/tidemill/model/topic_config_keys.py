@@ -16,6 +16,7 @@ SYNCED_ANYWAY: Final = "every record is on disk before it is acknowledged"
 PACED_WRITES: Final = "checkpoints pace their writes, so segments that roll at the same time do no harm"
 NO_TIERING: Final = "tiering to object storage is not implemented yet"
 NO_QUOTAS: Final = "throttling is not implemented yet"
+ALL_COPIES: Final = "`leader.replication.throttled.rate` counts for all copies of replicas"
 
 
 def _kind_problem(value: ConfigValue) -> str | None:
@@ -154,8 +155,8 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
     refused(
         "unclean.leader.election.enable", BOOLEAN, False, "a leader that lacks acknowledged records would lose them"
     ),
-    without_effect("leader.replication.throttled.replicas", LIST, (), NO_QUOTAS),
-    without_effect("follower.replication.throttled.replicas", LIST, (), NO_QUOTAS),
+    without_effect("leader.replication.throttled.replicas", LIST, (), ALL_COPIES),
+    without_effect("follower.replication.throttled.replicas", LIST, (), ALL_COPIES),
     # Keys for tiered storage.
     refused("remote.storage.enable", BOOLEAN, False, NO_TIERING),
     without_effect("remote.log.copy.disable", BOOLEAN, False, NO_TIERING),

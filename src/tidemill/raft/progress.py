@@ -45,6 +45,7 @@ class Progress:
     # count towards a majority.
     repair_floor: tuple[int, int] | None = None
     is_waiting: bool = False  # a probe is in flight
+    is_paused: bool = False  # the host lets the leader send no entries for the time being
     is_offered: bool = False  # a snapshot has been offered, and the member has pulled bytes of it recently
     snapshot_index: int = 0  # the index of the offered snapshot; later entries are kept in memory for this member
     # When the member last responded, or when the oldest unanswered message was sent, in ms on the tick's clock.  None
@@ -59,6 +60,8 @@ class Progress:
         )
 
     def may_send(self, window: Window) -> bool:
+        if self.is_paused:
+            return False
         if self.state is ProgressState.REPLICATE:
             return len(self.in_flight) < window.messages_max and self.in_flight_bytes < window.bytes_max
         return self.state is ProgressState.PROBE and not self.is_waiting

@@ -32,7 +32,7 @@ class ProgressTracker:
         self.follow(membership)
 
     def follow(self, membership: Membership) -> None:
-        """Adopt `membership`: begin to probe new members, and forget removed ones."""
+        """Adopt `membership`: begin to probe new members, forget removed ones, and end the pauses of new voters."""
         for member in membership.members:
             if member != self._me and member not in self.members:
                 self.members[member] = Progress(next_index=self._log.last_index + 1)
@@ -41,6 +41,8 @@ class ProgressTracker:
                 del self.members[member]
                 self.removed.add(member)
                 self._serials.pop(member, None)
+            elif member in membership.voters:
+                self.members[member].is_paused = False
 
     @property
     def matches(self) -> dict[ReplicaKey, int]:
@@ -136,6 +138,12 @@ class ProgressTracker:
             return False
         progress.heard_at = None
         return True
+
+    def pause(self, member: ReplicaKey, *, is_paused: bool) -> None:
+        """Send `member` no entries while `is_paused`.  Only a learner is paused: a commit waits for voters."""
+        progress = self.members.get(member)
+        if progress is not None:
+            progress.is_paused = is_paused
 
     def needs_install(self, member: ReplicaKey) -> None:
         """Switch `member` to SNAPSHOT: the bytes of its next entry are gone, although its row is still in memory."""

@@ -389,6 +389,18 @@ class Replica(ReplicaView):
         if progress is not None and progress.match_index == self._log.last_index == self.stable_index:
             self._outbox.append((target, TimeoutNow(term=self.term)))
 
+    def pause(self, learner: ReplicaKey, *, is_paused: bool) -> None:
+        """Send `learner` no entries while `is_paused`.  Its promotion ends a pause; the host itself paces snapshots."""
+        if self._tracker is not None and learner in self.membership.learners:
+            self._tracker.pause(learner, is_paused=is_paused)
+
+    def is_pulling(self, member: ReplicaKey) -> bool:
+        """
+        Return whether a pull of `member` that the host has not answered yet still wants an answer.  No offer to
+        `member` is repeated as long as this is called a few times a second.
+        """
+        return self._tracker is not None and self._tracker.pulled(member)
+
     def needs_install(self, member: ReplicaKey) -> None:
         """Offer `member` a snapshot, because the bytes of its next entry are gone from this broker."""
         if self._tracker is not None:

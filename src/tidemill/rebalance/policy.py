@@ -37,6 +37,12 @@ class Policy:
     leaders_percent: int = 10  # of a broker's leaders may leave it within a minute
 
 
+def move_bytes_per_s(layers: BrokerLayers) -> int:
+    """Return the most bytes a second that a broker with this configuration sends to copy replicas."""
+    keys = ("tidemill.replica.move.bytes.per.second", "leader.replication.throttled.rate")
+    return min(broker_int(layers, key) for key in keys)
+
+
 def policy_of(layers: BrokerLayers) -> Policy:
     """Return the policy that the configuration of the controller's broker sets."""
     return Policy(
@@ -44,7 +50,7 @@ def policy_of(layers: BrokerLayers) -> Policy:
         silent_after_ms=broker_int(layers, "tidemill.broker.silent.ms"),
         gone_after_ms=broker_int(layers, "tidemill.replica.replacement.delay.ms"),
         active_after_ms=broker_int(layers, "tidemill.broker.return.ms"),
-        move_bytes_per_s=broker_int(layers, "tidemill.replica.move.bytes.per.second"),
+        move_bytes_per_s=move_bytes_per_s(layers),
         broker_moves_max=broker_int(layers, "tidemill.replica.move.concurrent"),
         cluster_moves_max=broker_int(layers, "tidemill.replica.move.concurrent.cluster"),
         figures_after_ms=broker_int(layers, "tidemill.load.report.ms"),

@@ -16,6 +16,7 @@ from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, Snapsh
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Jobs
+from tidemill.shard.learner_pacing import LearnerPacing
 from tidemill.storage.checkpoint.checkpoint import state_of
 from tidemill.storage.disk import Buffer
 from tidemill.storage.journal.queued_rows import QueuedRows
@@ -73,6 +74,7 @@ class CatchUp:
         send: Callable[[ReplicaKey, Message], None],
         jobs: Jobs,
         suspect: Callable[[SegmentDamaged], bool],
+        pacing: LearnerPacing,
     ) -> None:
         """`suspect` is called when a read has found damaged bytes, and returns whether they will be repaired."""
         self._suspect = suspect
@@ -80,6 +82,8 @@ class CatchUp:
         self._replica = replica
         self._send = send
         self._jobs = jobs
+        self._pacing = pacing
+        self._held: dict[ReplicaKey, SnapshotPull] = {}  # the newest pull of each learner that has to wait
         self._snapshot: Snapshot | None = None
         self._reading: set[ReplicaKey] = set()  # members for which a job is reading a chunk; at most one job each
         self._is_stuck = False
@@ -98,6 +102,7 @@ class CatchUp:
             membership=snapshot.membership,
             state=snapshot.state,
         )
+        self._pacing.sent(member, len(snapshot.state))
         self._send(member, offer)
 
     def _is_old(self, snapshot: Snapshot, member: ReplicaKey) -> bool:
@@ -123,6 +128,9 @@ class CatchUp:
             return
         end_offset = snapshot.end_offsets.get(pull.partition)
         if end_offset is None or member in self._reading:
+            return
+        if not self._pacing.is_due(member):
+            self._held[member] = pull
             return
         log = self._log.partitions[pull.partition]
         try:
@@ -167,6 +175,12 @@ class CatchUp:
 
         self._jobs.submit(read, done, failed)
 
+    def answer_held(self, member: ReplicaKey) -> None:
+        """Answer the pull of `member` that had to wait, if there is one."""
+        pull = self._held.pop(member, None)
+        if pull is not None and self._replica.term == pull.term and self._replica.is_pulling(member):
+            self.answer(member, pull)
+
     def _offer_newer(self, member: ReplicaKey) -> None:
         self._snapshot = None
         self.offer(member)
@@ -176,6 +190,7 @@ class CatchUp:
             chunk = SnapshotChunk(
                 term=pull.term, index=pull.index, partition=pull.partition, offset=pull.offset, payload=tuple(parts)
             )
+            self._pacing.sent(member, sum(map(len, parts)))
             self._send(member, chunk)
 
     def tick(self) -> bool:
@@ -184,6 +199,8 @@ class CatchUp:
         call, a member has pulled bytes that are damaged on this broker and will not be repaired: another leader may
         have undamaged copies.
         """
+        for member in self._held:
+            self._replica.is_pulling(member)
         if self._snapshot is not None:
             members = self._replica.status().members.values()
             if not any(member.is_installing for member in members):

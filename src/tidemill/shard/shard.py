@@ -21,10 +21,12 @@ from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 from tidemill.shard.catch_up import CatchUp
 from tidemill.shard.commit_waiters import Waiter
+from tidemill.shard.copy_pacing import CopyPacing
 from tidemill.shard.damage import Damage
 from tidemill.shard.entry_waiters import EntryWaiters
 from tidemill.shard.install import Install, Stage
 from tidemill.shard.jobs import Workers
+from tidemill.shard.learner_pacing import LearnerPacing
 from tidemill.shard.outgoing import Outgoing
 from tidemill.shard.partition import Partition
 from tidemill.shard.raft_transport import RaftTransport
@@ -73,6 +75,7 @@ class Shard:
         "_install",
         "_is_damaged",
         "_is_stopped",
+        "_learners",
         "_led",
         "_observer",
         "_outgoing",
@@ -108,10 +111,12 @@ class Shard:
         transport: RaftTransport,
         observer: ShardObserver,
         workers: Workers,
+        pacing: CopyPacing | None = None,
     ) -> None:
         """
         Open a shard with the state that recovery has read into `log`.  `wake` is called when rows may have been queued
-        for the journal; `jitter_ms` returns the random part of the replica's election timeout.
+        for the journal; `jitter_ms` returns the random part of the replica's election timeout.  Without `pacing`,
+        nothing that is sent to learners has to wait.
         """
         self.store = store
         self.wake = wake
@@ -141,7 +146,8 @@ class Shard:
         )
         suspect = self.damage.suspect
         self._outgoing = Outgoing(log, self.send, workers.read, self.replica.needs_install, suspect)
-        self._catch_up = CatchUp(log, self.replica, self.send, workers.read, suspect)
+        self._learners = LearnerPacing(log.shard_id, self.replica, pacing, self._send_on)
+        self._catch_up = CatchUp(log, self.replica, self.send, workers.read, suspect, self._learners)
         self._install = Install(store, log, self.replica, self, workers)
         self.damage.mark_found()
         self.needs_tick = True  # False while the shard is idle, so that idle shards cost nothing
@@ -400,6 +406,8 @@ class Shard:
             self._uncommitted.extend(ready.entries)
         for voter, message in ready.messages:
             self._outgoing.send(voter, message)
+        if self.replica.membership.learners:
+            self._learners.pace(ready)
         for member in ready.installs:
             self._catch_up.offer(member)
         for member, pull in ready.pulls:
@@ -409,6 +417,13 @@ class Shard:
         for chunk in ready.chunks:
             self._install.received(chunk)
         self.wake()
+
+    def _send_on(self, learner: ReplicaKey) -> None:
+        """Send what `learner` has waited for."""
+        if not self._is_stopped:
+            self.replica.pause(learner, is_paused=False)
+            self._catch_up.answer_held(learner)
+            self._resume()
 
     def advance(self, report: Report) -> None:
         """Handle a block that has become durable; `report` describes what it contains for this shard."""

@@ -23,6 +23,7 @@ from tidemill.raft.voters import Membership
 from tidemill.shard.catch_up import CatchUp
 from tidemill.shard.install import RETRY_MS, Install
 from tidemill.shard.jobs import Workers
+from tidemill.shard.learner_pacing import LearnerPacing
 from tidemill.shard.outgoing import Outgoing
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.jobs import SimulatedJobs
@@ -77,7 +78,8 @@ class Side:
             installing=log.installing,
         )
         self.outgoing = Outgoing(log, self.send, self.jobs, self._gone, _raise)
-        self.catch_up = CatchUp(log, self.replica, self.send, self.jobs, _raise)
+        pacing = LearnerPacing(log.shard_id, self.replica, None, lambda _: None)
+        self.catch_up = CatchUp(log, self.replica, self.send, self.jobs, _raise, pacing)
         self.install = Install(self.store, log, self.replica, self, Workers(self.jobs, self.jobs, _raise))
 
     def high_watermarks(self) -> dict[int, int]:

@@ -15,6 +15,7 @@ from tidemill.raft.messages import (
 )
 from tidemill.raft.voters import Membership
 from tidemill.shard.append import append_own
+from tidemill.shard.copy_pacing import CopyPacing
 from tidemill.shard.jobs import Workers
 from tidemill.shard.shard import Shard
 from tidemill.simulation.machine.disk import SimulatedDisk
@@ -42,13 +43,18 @@ class Side:
     """A broker with one shard.  Messages that the shard sends wait in `out`."""
 
     def __init__(
-        self, me: ReplicaKey, disk: SimulatedDisk | None = None, machines: MachineRegistry | None = None
+        self,
+        me: ReplicaKey,
+        disk: SimulatedDisk | None = None,
+        machines: MachineRegistry | None = None,
+        pacing: CopyPacing | None = None,
+        options: StoreOptions = OPTIONS,
     ) -> None:
         if disk is None:
             disk = SimulatedDisk()
-            initialize_directory(disk, KEY, OPTIONS)
+            initialize_directory(disk, KEY, options)
         self.me, self.disk = me, disk
-        self.store, _ = open_store(disk, KEY, OPTIONS, machines)
+        self.store, _ = open_store(disk, KEY, options, machines)
         log = self.store.shards.get(ShardId(1)) or self.store.open_shard(ShardId(1), DESCRIPTOR)
         self.out: deque[bytes] = deque()
         self.sent: list[Message] = []
@@ -68,6 +74,7 @@ class Side:
             transport=self,
             observer=self,
             workers=workers,
+            pacing=pacing,
         )
 
     def is_alive(self, voter: ReplicaKey) -> bool:

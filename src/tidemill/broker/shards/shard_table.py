@@ -24,6 +24,7 @@ from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId
 from tidemill.model.topic_kind import TopicKind
 from tidemill.raft.messages import AppendEntries, Message, Released, SnapshotChunk, SnapshotOffer
 from tidemill.raft.voters import Membership
+from tidemill.shard.copy_pacing import CopyPacing
 from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
 from tidemill.shard.raft_transport import RaftTransport
@@ -54,8 +55,12 @@ class ShardTable:
         wake: Callable[[], None],
         transport: RaftTransport,
         observer: ShardObserver,
+        pacing: CopyPacing | None = None,
     ) -> None:
-        """`wake` is called when a shard has queued something for the journal."""
+        """
+        `wake` is called when a shard has queued something for the journal.  Without `pacing`, the copies of replicas
+        that this broker sends do not wait for each other.
+        """
         self.shards: dict[ShardId, Shard] = {}
         self.topics: dict[str, dict[int, Partition]] = {}  # topic name → partition number → partition on this broker
         self._store = store
@@ -67,6 +72,7 @@ class ShardTable:
         self._wake = wake
         self._transport = transport
         self._observer = observer
+        self._pacing = pacing
         self._workers = Workers(machine.read_jobs, machine.background_jobs, machine.failed)
         self._events = machine.events
         self.is_electing = False  # whether any replica waits to campaign because its shard has no leader
@@ -226,6 +232,8 @@ class ShardTable:
             transport=self._transport,
             observer=self._observer,
             workers=self._workers,
+            # Every broker learns the cluster's metadata, which is no move.
+            pacing=None if log.shard_id == METADATA_SHARD else self._pacing,
         )
         counters = self._counters.of(name)
         for partition in shard.partitions.values():
