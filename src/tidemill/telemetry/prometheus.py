@@ -100,6 +100,8 @@ TIMER_COUNTERS: Final[Mapping[str, str]] = {
     "records_released": "Records of a timer topic that were delivered.",
     "records_cancelled": "Records of a timer topic that requests have cancelled while they waited.",
     "records_replaced": "Records of a timer topic that a later record with their id has replaced or cancelled.",
+    "bytes_moved": "Bytes of records of a timer topic that were moved out of old files, because they wait long.",
+    "read_ahead_misses": "Records of a timer topic whose release waited for a read, because none was made ahead of it.",
 }
 TIMER_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
     "waiting": ("waiting_records", "Records that wait in partitions led here until they are due."),

@@ -13,13 +13,23 @@ from tidemill.telemetry.topic_counters import OTHER
 class TimerCounters:
     """Counts the records of one timer topic that this broker, as a leader, has released, and others that ended."""
 
-    __slots__ = ("batches_refused", "lateness_seconds", "records_cancelled", "records_released", "records_replaced")
+    __slots__ = (
+        "batches_refused",
+        "bytes_moved",
+        "lateness_seconds",
+        "read_ahead_misses",
+        "records_cancelled",
+        "records_released",
+        "records_replaced",
+    )
 
     def __init__(self) -> None:
         self.batches_refused = 0
         self.records_released = 0
         self.records_cancelled = 0  # by requests
         self.records_replaced = 0  # replaced or cancelled by records with the same id
+        self.bytes_moved = 0  # to the kept log
+        self.read_ahead_misses = 0  # records whose release waited for a read
         # For each released record: the time from when it was due until its release was committed.
         self.lateness_seconds = Histogram(LATENESS_BOUNDS_MS, per_second=1_000)
 

@@ -38,13 +38,15 @@ class Draining:
         machine: Machine,
         *,
         failed: Callable[[Exception], None],
+        moved: Callable[[int], None],
     ) -> None:
-        """`failed` takes the error of a read of records."""
+        """`failed` takes the error of a read of records, and `moved` how many bytes were committed to the kept log."""
         self._partition = partition
         self._timers = timers
         self._logs = logs
         self._machine = machine
         self._failed = failed
+        self._moved = moved
         self._is_busy = False
         self._next: dict[PartitionLog, int] = {}  # the offset up to which the records of a log were moved
         self._is_over = False
@@ -95,10 +97,15 @@ class Draining:
         kept, wall_ms = self._partition.kept, self._machine.clock.wall_ms()
         assert kept is not None, "not a timer partition"
 
-        def committed(_: bool) -> None:
-            self._is_busy = False
+        batch = kept_batch(records)
+        size = len(batch)
 
-        log_index = append_own(kept, kept_batch(records), wall_ms)
+        def committed(is_committed: bool) -> None:
+            self._is_busy = False
+            if is_committed:
+                self._moved(size)
+
+        log_index = append_own(kept, batch, wall_ms)
         self._is_busy = True
         self._partition.shard.when_committed(log_index, committed)
 

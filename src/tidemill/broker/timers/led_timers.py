@@ -82,7 +82,9 @@ class LedTimers:
         self._recurrences = Recurrences(
             partition.number, self.timers, files.logs, machine, decide=self.decide, failed=self._read_problem
         )
-        self._draining = Draining(partition, self.timers, files.logs, machine, failed=self._read_problem)
+        self._draining = Draining(
+            partition, self.timers, files.logs, machine, failed=self._read_problem, moved=self._count_moved
+        )
         self._replaced = self.timers.replaced
         self.timers.decided = self._decided
         self.timers.index.lead()
@@ -225,6 +227,7 @@ class LedTimers:
         if found is not None:
             self._propose(rows, found)
             return
+        self._counters.read_ahead_misses += len(rows) - len(ahead)
         self._is_reading = True
 
         def read() -> list[Waiting] | OSError | OffsetGone:
@@ -333,3 +336,7 @@ class LedTimers:
         counters, wall_ms = self._counters, self._machine.clock.wall_ms()
         counters.records_released += len(released)
         counters.lateness_seconds.observe_all([max(wall_ms - it.due_ms, 0) for it in reversed(released)])
+
+    def _count_moved(self, size: int) -> None:
+        """Count bytes that were moved to the kept log."""
+        self._counters.bytes_moved += size

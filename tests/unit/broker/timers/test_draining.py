@@ -64,6 +64,17 @@ def test_the_log_of_arrivals_becomes_small(world: BrokerWorld) -> None:
     assert arrivals(world).log.size_bytes < 7_000
 
 
+def test_moved_bytes_are_counted(world: BrokerWorld) -> None:
+    kept = world.partition(TOPIC).kept
+    assert kept is not None
+
+    found = kept.log.read(0, 1 << 20, kept_end(world), may_wait=True)
+
+    assert found is not None
+    counted = world.broker.metrics.by_timer_topic.of(TOPIC).bytes_moved
+    assert sum(map(len, found[0])) == counted > 0
+
+
 def test_moved_records_come_when_they_are_due(world: BrokerWorld) -> None:
     """
     Once, in order, and with their arrival numbers.

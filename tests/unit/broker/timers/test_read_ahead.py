@@ -82,6 +82,21 @@ def test_a_release_does_not_wait_for_the_disk(world: BrokerWorld) -> None:
     assert (0, in_order()) == (before, values(world))
 
 
+@pytest.mark.parametrize("is_ahead", [True, False])
+def test_records_that_a_release_waits_for_are_counted(world: BrokerWorld, is_ahead: bool) -> None:
+    """
+    None of them if all have been read ahead, and all if there is no memory for that.
+    """
+    world.disk.reads_cached = False
+    if not is_ahead:
+        world.broker.timers._room.left = 0
+
+    pass_time(world, DUE_MS)
+
+    assert in_order() == values(world)
+    assert (0 if is_ahead else COUNT) == world.broker.metrics.by_timer_topic.of(TOPIC).read_ahead_misses
+
+
 def test_records_that_lie_together_are_read_together(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
     read_bytes: Callable[..., Buffer | None] = PartitionLog.read_bytes
