@@ -80,8 +80,10 @@ class Store:
         self.closed = closed
         self.dirty = DirtyFiles()
         self.blocks = BlockQueue(key, journal, options.block_bytes_max)
-        self.write_back = WriteBackQueue(shards, self.dirty)
         self.removals = Removals(disk, self.dirty)
+        self.write_back = WriteBackQueue(
+            shards, self.dirty, lambda: self.removals.closing(self.blocks.synced_control_rows)
+        )
         self._awaited_checkpoint = 0
         self.checkpoints = Checkpointer(
             disk, key, journal, shards, closed, self.blocks, self.write_back, self.removals, self.dirty

@@ -271,6 +271,34 @@ def test_a_closed_shard_does_not_block_a_checkpoint_after_a_full_disk(make_hand:
     assert [] == [path for path in hand.disk.file_paths() if path.startswith("topics")]
 
 
+@pytest.mark.parametrize("is_written_back", [False, True])
+def test_a_checkpoint_frees_nothing_that_only_the_journal_has_of_a_closing_shard(
+    make_hand: Callable[..., Any], is_written_back: bool
+) -> None:
+    """
+    The CLOSED row may wait for the room that the checkpoint frees.  If power fails before the row is durable, the shard
+    is open as it was.
+    """
+    hand = make_hand(OPTIONS)
+    hand.append(5)
+    block = hand.store.gather()
+    block.write(hand.store.journal)
+    hand.store.written(block)
+    if is_written_back:
+        hand.write_back()
+    hand.store.close_shard(hand.shard.shard_id)
+
+    hand.store.begin_checkpoint()
+    hand.write_back()
+    for _ in hand.store.checkpoint_steps():
+        pass
+    hand.store.checkpointed()
+    again = hand.restarted(hand.disk.after_power_loss(ALL_LOST))
+
+    assert {} == again.found.damaged
+    assert 5 == again.log.end_offset
+
+
 def test_a_batch_whose_first_bytes_rot_is_not_sent(make_hand: Callable[..., Any]) -> None:
     """
     A batch with a damaged magic, which its CRC does not cover, is not sent: a follower would reject the entry and close

@@ -126,7 +126,8 @@ class Checkpointer:
             return None
         capture.is_running = True
         dirty, capture.directories = self._dirty.take()
-        here = {s for log in self._shards.values() for p in log.partitions.values() for s in p.segments}
+        logs = [*self._shards.values(), *self._removals.closing(self._blocks.synced_control_rows)]
+        here = {s for log in logs for p in log.partitions.values() for s in p.segments}
         capture.segments = {segment: None for segment in dirty if segment in here}  # the others are being removed
         if write_back.found_disk_full:
             capture.write_back = write_back.take_all()

@@ -38,9 +38,12 @@ class Removals:
         """Return whether files of a closed shard may still be there."""
         return shard_id in self._removing or any(log.shard_id == shard_id for _, log in self._shards)
 
-    def closing(self, control_rows_gathered: int) -> list[ShardLog]:
-        """Return the shards whose CLOSED row is queued, but not in a block yet."""
-        return [log for number, log in self._shards if number > control_rows_gathered]
+    def closing(self, control_rows: int) -> list[ShardLog]:
+        """
+        Return the shards whose CLOSED row is not among the first `control_rows` ones: those that a block has, or those
+        that are durable.
+        """
+        return [log for number, log in self._shards if number > control_rows]
 
     def steps(self, synced_control_rows: int) -> list[Step]:
         """

@@ -1,10 +1,11 @@
 """Write-back: durable blocks are copied to the segments, several blocks at a time, with one write for adjacent batches.
 
 The bytes of a block stay in memory until they are written back.  A write-back never includes batches that were
-truncated or trimmed, or whose shard was closed, after their blocks were gathered.
+truncated or trimmed after their blocks were gathered, or whose shard is durably closed.  It includes those of a shard
+whose CLOSED row is not durable yet: a checkpoint may have the shard open, and free the blocks.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry
@@ -19,9 +20,13 @@ class WriteBackQueue:
     Durable blocks whose bytes are not in the segments yet, and the write-back in flight.  Used only on the event loop.
     """
 
-    def __init__(self, shards: Mapping[ShardId, ShardLog], dirty: DirtyFiles) -> None:
+    def __init__(
+        self, shards: Mapping[ShardId, ShardLog], dirty: DirtyFiles, closing: Callable[[], Iterable[ShardLog]]
+    ) -> None:
+        """`closing` returns the shards whose CLOSED row is not durable yet."""
         self._shards = shards
         self._dirty = dirty
+        self._closing = closing
         self._waiting: list[Block] = []  # oldest first
         self._waiting_bytes = 0
         self.running: WriteBack | None = None
@@ -70,11 +75,12 @@ class WriteBackQueue:
     def _runs(self, blocks: list[Block]) -> list[Run]:
         runs: dict[Segment, Run] = {}
         done: list[Run] = []
+        closing = {log.shard_id: log for log in self._closing()}
         for block in blocks:
             for shard_id, entry in block.rows:
                 if entry.kind != BATCH:
                     continue
-                log = self._shards.get(shard_id)
+                log = self._shards.get(shard_id) or closing.get(shard_id)
                 payload = entry.payload
                 if log is None or payload is None or not log.holds(entry):
                     continue
