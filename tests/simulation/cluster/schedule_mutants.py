@@ -185,17 +185,17 @@ _moved = partial(moved_timer_run, has_schedules=True)
 _contended = partial(contended_timer_run, has_schedules=True)
 
 MUTANTS = (
-    TimerMutant(appends_occurrences_twice, 13, _eventful),
+    TimerMutant(appends_occurrences_twice, 16, _eventful),
     TimerMutant(logs_occurrences_before_the_release, 0, _eventful),
     TimerMutant(counts_from_the_release, 0, _eventful),
     TimerMutant(makes_up_for_every_occurrence, 0, _eventful),
     TimerMutant(skips_occurrences_of_all, 5, _eventful),
     TimerMutant(releases_what_was_missed, 4, _eventful),
     TimerMutant(ignores_time_zones, 0, _eventful),
-    TimerMutant(lets_an_occurrence_survive_its_cancel, 1, _contended),
+    TimerMutant(lets_an_occurrence_survive_its_cancel, 16, _contended),
     TimerMutant(forgets_the_last_release_on_restart, 3, _eventful),
     TimerMutant(leaves_released_schedules_to_their_leader, 36, _contended),
-    TimerMutant(computes_behind_uncommitted_changes, 1, _contended),
+    TimerMutant(computes_behind_uncommitted_changes, 28, _contended),
     TimerMutant(releases_what_was_moved_back_twice, 112, _moved),
     TimerMutant(adds_no_row_for_an_occurrence, 0, _eventful),
 )

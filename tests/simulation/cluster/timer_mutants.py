@@ -235,9 +235,9 @@ def arms_its_timer_once() -> Iterator[None]:
 
 MUTANTS = (
     TimerMutant(consumes_at_append, 0),
-    TimerMutant(releases_before_an_entry_of_its_term, 7),
+    TimerMutant(releases_before_an_entry_of_its_term, 23),
     TimerMutant(keeps_in_flight_over_a_term, 0, contended_timer_run),
-    TimerMutant(forgets_holds, 2),
+    TimerMutant(forgets_holds, 0),
     TimerMutant(takes_the_upper_median, 10),
     TimerMutant(drops_missing_readings, 2, isolated_timer_run),
     TimerMutant(counts_all_of_the_time_since_a_reading, 5),
