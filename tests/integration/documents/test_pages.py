@@ -22,6 +22,7 @@ INSTALLED_PAGES: Final = (
     "docs/timers.md",
     "docs/python.md",
     "docs/http.md",
+    "docs/operations.md",
     "docs/operations/settings.md",
     "docs/operations/restart.md",
     "docs/operations/failures.md",
