@@ -28,7 +28,7 @@ from tidemill.model.broker_id import BrokerId, broker_ids
 from tidemill.model.clock import Clock
 from tidemill.model.config_resolution import BrokerLayers
 from tidemill.model.move_reason import Reason
-from tidemill.model.shard import ShardId
+from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.rebalance.plan import Plan, Status, Step
 from tidemill.rebalance.planner import decide
 from tidemill.rebalance.policy import Policy, policy_of
@@ -164,8 +164,13 @@ class RebalanceHost:
         found = []
         for shard_id in self._image().shards:
             figures = known.get(shard_id)
-            membership = None if figures is None else figures.membership
-            if membership is None or any(it.broker_id == broker_id for it in membership.members):
+            if figures is None or figures.membership is None:
+                found.append(shard_id)
+                continue
+            membership = figures.membership
+            # Every broker learns the metadata, also one that carries nothing.
+            members = membership.voters if shard_id == METADATA_SHARD else membership.members
+            if any(it.broker_id == broker_id for it in members):
                 found.append(shard_id)
         return tuple(found)
 
