@@ -1,0 +1,49 @@
+"""The steps of a rolling restart, and when there is none."""
+
+from typing import Any
+
+import pytest
+
+from tidemill.cli.cluster_restart import refusal, steps_of
+
+
+def row(broker_id: int, **changes: Any) -> dict[str, Any]:
+    return {"broker_id": broker_id, "is_live": True, "is_ready": True, "drain": "none", "not_in_sync": 0} | changes
+
+
+def test_the_controller_restarts_last() -> None:
+    assert [1, 3, 2] == [step["broker_id"] for step in steps_of([row(3), row(2), row(1)], controller=2)]
+
+
+def test_a_broker_gives_up_its_leaders_is_checked_and_is_in_sync_before_the_next() -> None:
+    (step,) = steps_of([row(7)], controller=None)
+
+    assert [
+        "tidemill cluster drain 7 --leaders --wait 10m",
+        "tidemill cluster may-stop 7 --wait 10m",
+        ": restart broker 7",
+        "tidemill cluster undrain 7 --wait 10m",
+    ] == step["commands"]
+
+
+def test_a_broker_that_an_operator_drains_stays_drained() -> None:
+    (step,) = steps_of([row(7, drain="all")], controller=None)
+
+    assert not any("drain" in command for command in step["commands"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"is_live": False}, "broker 2 is down"),
+        ({"not_in_sync": 3}, "broker 2 is not in sync"),
+        ({"is_ready": False}, "broker 2 is not in sync"),
+    ],
+)
+def test_no_broker_restarts_while_another_is_missed(changes: dict[str, Any], why: str) -> None:
+    assert refusal([row(1), row(2)]) is None
+    assert why in (refusal([row(1), row(2, **changes)]) or "")
+
+
+def test_a_drained_broker_need_not_lead() -> None:
+    assert refusal([row(1), row(2, drain="leaders", is_ready=False)]) is None

@@ -1,0 +1,110 @@
+"""`--wait`: until nothing is left, and not longer than the user says."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tidemill.cli import cluster_waits
+from tidemill.cli.cluster_waits import leaders_left, majority_left, move_left, replicas_left, sync_left, wait
+from tidemill.cli.failure import Failed
+from tidemill.client.broker_http import Refused
+
+
+class Answers:
+    """A fake cluster: what each path is answered with."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+
+    def get(self, path: str, **_: Any) -> Any:
+        return self.answers[path.rpartition("/")[2].replace("-", "_")]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_waits, "POLL_S", 0.001)
+
+
+def test_without_the_option_the_command_does_not_wait() -> None:
+    wait(None, lambda: pytest.fail("it asked"), what="draining")
+
+
+def test_it_ends_when_nothing_is_left_also_after_errors_that_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    def left() -> Iterator[str | None]:
+        yield "2 shards left"
+        yield None
+
+    steps = left()
+    refused = [Refused("no controller")]
+
+    def next_left() -> str | None:
+        if refused:
+            raise refused.pop()
+        return next(steps)
+
+    wait("1m", next_left, what="draining broker 3")
+
+    assert next(steps, "asked to the end") == "asked to the end"
+    assert "draining broker 3: no controller" in capsys.readouterr().err
+
+
+def test_it_gives_up_and_says_what_is_left() -> None:
+    with pytest.raises(Failed, match=r"draining has not ended within 5ms, and goes on: 2 shards left"):
+        wait("5ms", lambda: "2 shards left", what="draining")
+
+
+def test_a_drain_of_leaders_ends_with_the_last_one() -> None:
+    rows = [{"broker_id": 1, "shards_led": 4}, {"broker_id": 3, "shards_led": 1}]
+
+    assert "it leads 1 shard" == leaders_left(Answers(brokers={"brokers": rows}), 3)  # type: ignore[arg-type]
+    rows[1]["shards_led"] = 0
+    assert leaders_left(Answers(brokers={"brokers": rows}), 3) is None  # type: ignore[arg-type]
+
+
+def test_a_drain_ends_when_nothing_is_planned_there_and_nothing_is_still_a_voter() -> None:
+    broker = {"broker_id": 3, "replicas": 0}
+    move = {"voters": [1, 2, 3], "replicas": [1, 2, 4], "remaining": 2_048}
+    answers = Answers(rebalance={"brokers": [broker]}, moves={"moves": [move]})
+
+    assert "1 shard left, 1 under way, 2.0 KiB to copy" == replicas_left(answers, 3)  # type: ignore[arg-type]
+    answers.answers["moves"] = {"moves": [move | {"voters": [1, 2, 4]}]}
+    assert replicas_left(answers, 3) is None  # type: ignore[arg-type]
+    broker["replicas"] = 2
+    assert "2 shards left" in (replicas_left(answers, 3) or "")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        ({}, None),
+        ({"is_live": False}, "it is not live"),
+        ({"is_ready": False}, "it is not ready to lead"),
+        ({"not_in_sync": 2}, "2 shards not in sync"),
+    ],
+)
+def test_a_broker_is_back_when_all_it_carries_is_in_sync(changes: dict[str, Any], left: str | None) -> None:
+    row = {"broker_id": 3, "is_live": True, "is_ready": True, "not_in_sync": 0} | changes
+
+    assert left == sync_left(Answers(rebalance={"brokers": [row]}), 3)  # type: ignore[arg-type]
+
+
+def test_a_broker_that_the_controller_does_not_know_is_not_back() -> None:
+    assert "it is not live" == sync_left(Answers(rebalance={"brokers": []}), 3)  # type: ignore[arg-type]
+
+
+def test_what_keeps_a_broker_from_stopping_is_named_in_part() -> None:
+    findings = [{"sentence": f"shard {number}: why"} for number in range(5)]
+
+    assert "shard 0: why; shard 1: why; shard 2: why; and 2 more" == majority_left(
+        Answers(may_stop={"may_stop": False, "findings": findings}),  # type: ignore[arg-type]
+        3,
+    )
+    assert majority_left(Answers(may_stop={"may_stop": True, "findings": []}), 3) is None  # type: ignore[arg-type]
+
+
+def test_a_move_has_ended_when_it_is_not_under_way() -> None:
+    move = {"shard_id": 4, "voters": [1, 2, 3], "remaining": 512}
+
+    assert "voters [1, 2, 3], 512 B to copy" == move_left(Answers(moves={"moves": [move]}), 4)  # type: ignore[arg-type]
+    assert move_left(Answers(moves={"moves": [move]}), 5) is None  # type: ignore[arg-type]
