@@ -370,6 +370,17 @@ def test_a_level_that_is_not_possible_is_refused_with_the_reason(
     assert says in tools.complaint("kafka-features", *command)
 
 
+# ---- kafka-cluster unregister
+
+
+@needs_tidemill
+@pytest.mark.parametrize(
+    ("broker_id", "says"), [("1", "unregistering broker 1 is refused: it is live"), ("9", "broker 9 is not in")]
+)
+def test_a_broker_that_is_live_or_unknown_is_not_unregistered(tools: KafkaTools, broker_id: str, says: str) -> None:
+    assert says in tools.complaint("kafka-cluster", "unregister", "--id", broker_id)
+
+
 # ---- unsupported features
 
 

@@ -14,15 +14,14 @@ _ROW = re.compile(r"^\| (\d+) \| \w+ \| \d+-\d+ \| ?(.*?) ?\|$", re.MULTILINE)
 
 
 def table(notes: dict[int, str]) -> str:
-    """Return a row for each API that has a handler, in the order of the keys."""
+    """Return a row for each API of Kafka that has a handler, in the order of the keys."""
     sys.path.insert(0, str(ROOT / "src"))
-    from tidemill.broker.connection.dispatch import HANDLERS
-    from tidemill.wire.api import ALL
+    from tidemill.broker.connection.dispatch import OFFERED
 
     rows = []
-    for key in sorted(HANDLERS):
-        versions = ALL[key].versions
-        name = ALL[key].request.__module__.rpartition(".")[2].title().replace("_", "")
+    for key, api in sorted(OFFERED.items()):
+        versions = api.versions
+        name = api.request.__module__.rpartition(".")[2].title().replace("_", "")
         rows.append(f"| {key} | {name} | {versions.start}-{versions.stop - 1} | {notes.get(key, '')} |\n")
     return HEAD + "".join(rows)
 

@@ -159,19 +159,20 @@ class RebalanceHost:
         return self._period is not None and shard_id in self._period.view.index.under_way
 
     def carrying(self, broker_id: BrokerId) -> tuple[ShardId, ...]:
-        """Return the shards of which a broker may be a member: also those whose members no leader has told yet."""
+        """
+        Return the shards of which a broker may be a member: also those whose members no leader has told yet.  Of the
+        metadata shard, every broker is a learner until it is removed, so only voters count there.
+        """
         known = {} if self._period is None else self._period.view.newest.shards
         found = []
         for shard_id in self._image().shards:
             figures = known.get(shard_id)
-            if figures is None or figures.membership is None:
-                found.append(shard_id)
-                continue
-            membership = figures.membership
-            # Every broker learns the metadata, also one that carries nothing.
-            members = membership.voters if shard_id == METADATA_SHARD else membership.members
-            if any(it.broker_id == broker_id for it in members):
-                found.append(shard_id)
+            membership = None if figures is None else figures.membership
+            if membership is not None:
+                members = membership.voters if shard_id == METADATA_SHARD else membership.members
+                if all(it.broker_id != broker_id for it in members):
+                    continue
+            found.append(shard_id)
         return tuple(found)
 
     def compute(self, core: "Core") -> Pending[Any]:
