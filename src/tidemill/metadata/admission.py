@@ -80,7 +80,7 @@ def admit_broker(context: DecisionContext, command: AdmitBroker) -> Result[Admit
 
 def _not_admitted_problem(broker_id: BrokerId, old: DirectoryId, held: Broker | None) -> Problem:
     if held is None:
-        why = f"broker {broker_id} was never admitted to this cluster with data directory {old.hex()}"
+        why = f"broker {broker_id} was never admitted to this cluster with data directory {old.hex()}, or was removed"
         return Problem(errors.BROKER_ID_NOT_REGISTERED, f"{why}; start it on an empty directory")
     return Problem(
         errors.DUPLICATE_BROKER_REGISTRATION,

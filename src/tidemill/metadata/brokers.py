@@ -89,7 +89,7 @@ def register_broker(context: DecisionContext, command: RegisterBroker) -> Result
     if known is None:
         problem = Problem(
             errors.BROKER_ID_NOT_REGISTERED,
-            f"broker {command.broker_id} was never admitted to cluster {context.image.cluster_id}; "
+            f"broker {command.broker_id} was never admitted to cluster {context.image.cluster_id}, or was removed; "
             "start it on an empty directory, with tidemill.join set to a broker of the cluster",
         )
         return Result((), Registered(problem=problem))

@@ -51,9 +51,9 @@ def test_a_removed_broker_starts_again_on_an_empty_directory_only() -> None:
     anew = made.do(admission(voter(5).directory_id, 4)).problem
 
     assert registered.error_code == errors.BROKER_ID_NOT_REGISTERED
-    assert "start it on an empty directory" in registered.message
+    assert "or was removed; start it on an empty directory" in registered.message
     assert confirmed.error_code == errors.BROKER_ID_NOT_REGISTERED
-    assert "start it on an empty directory" in confirmed.message
+    assert "or was removed; start it on an empty directory" in confirmed.message
     assert anew is None
 
 
