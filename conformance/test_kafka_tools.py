@@ -390,7 +390,6 @@ def test_a_broker_that_is_live_or_unknown_is_not_unregistered(tools: KafkaTools,
     [
         (("kafka-acls", "--list"), "DESCRIBE_ACLS"),
         (("kafka-configs", "--describe", "--entity-type", "users"), "DESCRIBE_CLIENT_QUOTAS"),
-        (("kafka-reassign-partitions", "--list"), "LIST_PARTITION_REASSIGNMENTS"),
         (("kafka-transactions", "list"), "LIST_TRANSACTIONS"),
     ],
     ids=lambda it: it[0] if isinstance(it, tuple) else "",

@@ -4,6 +4,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -85,3 +86,65 @@ def test_exactly_the_acknowledged_records_exist_while_leaders_move(
     ends = cluster_tools.run("kafka-get-offsets", "--topic", topic)
     assert len(acked) == sum(int(line.rpartition(":")[2]) for line in ends)
     assert cluster.mover.rounds > before
+
+
+# ---- kafka-reassign-partitions
+
+
+@pytest.fixture
+def assigned(cluster_tools: KafkaTools) -> Iterator[str]:
+    """Create a topic with two partitions on brokers 1 and 2, which are one shard, and yield its name."""
+    name = f"moved-{uuid.uuid4().hex[:10]}"
+    cluster_tools.run("kafka-topics", "--create", "--topic", name, "--replica-assignment", "1:2,1:2")
+    yield name
+    cluster_tools.run("kafka-topics", "--delete", "--topic", name)
+
+
+def plan(path: Path, topic: str, *goals: list[int]) -> Path:
+    """Write a file for `--reassignment-json-file`."""
+    partitions = [{"topic": topic, "partition": number, "replicas": goal} for number, goal in enumerate(goals)]
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return path
+
+
+def test_replicas_move_with_a_throttle(cluster_tools: KafkaTools, assigned: str, tmp_path: Path) -> None:
+    """The throttle is set while replicas move, and verifying removes it once they have arrived."""
+    file = ("--reassignment-json-file", str(plan(tmp_path / "plan", assigned, [3, 1], [3, 1])))
+
+    def throttles() -> list[str]:
+        told = [
+            *cluster_tools.run("kafka-configs", "--describe", "--entity-type", "brokers"),
+            *cluster_tools.run("kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", assigned),
+        ]
+        return sorted({*re.findall(r"(\w+\.replication\.throttled\.\w+=\S+)", "\n".join(told))})
+
+    told = cluster_tools.run("kafka-reassign-partitions", *file, "--execute", "--throttle", "10000000")
+    during = throttles()
+    verified: list[str] = []
+
+    def is_complete() -> bool:
+        verified[:] = cluster_tools.run("kafka-reassign-partitions", *file, "--verify")
+        return f"Reassignment of partition {assigned}-1 is completed." in verified
+
+    Stage.until(is_complete, "the replicas have moved")
+
+    assert f"Successfully started partition reassignments for {assigned}-0,{assigned}-1" in told
+    assert {"leader.replication.throttled.rate=10000000", "follower.replication.throttled.rate=10000000"} <= {*during}
+    assert any(each.startswith("leader.replication.throttled.replicas=") for each in during)
+    assert f"Clearing topic-level throttles on topic {assigned}" in verified
+    assert [] == throttles()
+    rows = LED.findall("\n".join(cluster_tools.run("kafka-topics", "--describe", "--topic", assigned)))
+    assert ["3,1", "3,1"] == [replicas for _, _, replicas, _ in rows]
+    assert ["No partition reassignments found."] == cluster_tools.run("kafka-reassign-partitions", "--list")
+
+
+def test_partitions_that_move_together_cannot_part(cluster_tools: KafkaTools, assigned: str, tmp_path: Path) -> None:
+    """The refusal names the partitions that must be given the same brokers, and nothing moves."""
+    file = ("--reassignment-json-file", str(plan(tmp_path / "plan", assigned, [3, 1], [3, 2])))
+
+    complaint = cluster_tools.complaint("kafka-reassign-partitions", *file, "--execute")
+    cancelled = cluster_tools.complaint("kafka-reassign-partitions", *file, "--cancel")
+
+    assert f"partitions 0 to 1 of {assigned} are one shard, whose replicas move together" in complaint
+    assert "None of the specified partition moves are active." in cancelled
+    assert ["No partition reassignments found."] == cluster_tools.run("kafka-reassign-partitions", "--list")

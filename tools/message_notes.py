@@ -228,6 +228,13 @@ NOTES = {
             5: "each transaction has an epoch of its own (KIP-890)",
         },
     ),
+    "AlterPartitionReassignments": Note(
+        "Assigns partitions to other brokers, or, with null replicas, cancels what is under way (KIP-455).",
+        {1: "a request may forbid changes of the replication factor (KIP-860)"},
+    ),
+    "ListPartitionReassignments": Note(
+        "Returns the partitions whose replicas are on their way to other brokers (KIP-455).  Null topics means all.", {}
+    ),
     "UpdateFeatures": Note(
         "Raises or lowers the levels of a cluster's features (KIP-584).",
         {1: "dry runs (KIP-778)", 2: "all features are changed, or none (KIP-1022)"},
@@ -256,6 +263,13 @@ STRUCT_NAMES = {
     ("DescribeConfigs", "DescribeConfigsResult"): "Resource",
     ("CreatePartitions", "CreatePartitionsTopicResult"): "Topic",
     ("DeleteGroups", "DeletableGroupResult"): "Group",
+    ("AlterPartitionReassignments", "ReassignableTopic"): "Topic",
+    ("AlterPartitionReassignments", "ReassignablePartition"): "Partition",
+    ("AlterPartitionReassignments", "ReassignableTopicResponse"): "Topic",
+    ("AlterPartitionReassignments", "ReassignablePartitionResponse"): "Partition",
+    ("ListPartitionReassignments", "ListPartitionReassignmentsTopics"): "Topic",
+    ("ListPartitionReassignments", "OngoingTopicReassignment"): "Topic",
+    ("ListPartitionReassignments", "OngoingPartitionReassignment"): "Partition",
     ("UpdateFeatures", "FeatureUpdateKey"): "Update",
     ("UpdateFeatures", "UpdatableFeatureResult"): "Result",
     ("DescribeTopicPartitions", "Cursor"): "Cursor",

@@ -63,6 +63,11 @@ class ReportedLoad:
         self._changed: dict[ShardId, None] = {}
         self._term = 0  # in which this broker is the controller; 0: it is not
 
+    def voters(self, shard_id: ShardId) -> tuple[ReplicaKey, ...] | None:
+        """Return the voters in force of a shard; None if no leader has told them yet."""
+        shard = self.shards.get(shard_id)
+        return None if shard is None or shard.membership is None else shard.membership.voters
+
     def take_changed(self) -> AbstractSet[ShardId]:
         """Return the shards whose views were added, replaced or removed since the last call, in the order of that."""
         changed, self._changed = self._changed, {}

@@ -33,6 +33,7 @@ def test_the_controller_handles_what_a_broker_cannot_decide() -> None:
     """
     assert {
         "alter_configs",
+        "alter_partition_reassignments",
         "cluster_operation",
         "cluster_report",
         "create_partitions",
@@ -41,6 +42,7 @@ def test_the_controller_handles_what_a_broker_cannot_decide() -> None:
         "describe_quorum",
         "elect_leaders",
         "incremental_alter_configs",
+        "list_partition_reassignments",
         "unregister_broker",
         "update_features",
     } == {(ALL | UNLISTED)[key].name for key in CONTROLLER_HANDLERS}

@@ -1,0 +1,187 @@
+"""Translates Kafka's reassignments of partitions into moves of shards, and moves that are under way back.
+
+Kafka moves each partition by itself.  Here the partitions of a shard have one log and one set of replicas, so a request
+must give all of them the same brokers.  Partitions that a request leaves out stay where they are planned.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidemill.metadata.image import ClusterImage, Shard, Topic
+from tidemill.metadata.reassignments import Move
+from tidemill.metadata.result import Problem
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId, ReplicaKey, broker_ids
+from tidemill.model.broker_state import Presence
+from tidemill.model.move_reason import Reason
+from tidemill.model.shard import ShardId
+
+Brokers = tuple[BrokerId, ...]
+Partition = tuple[str, int]  # topic and number
+Voters = Callable[[ShardId], tuple[ReplicaKey, ...] | None]  # in force; None if no leader has told them yet
+
+
+class Reassigning(NamedTuple):
+    """The replicas of a shard that is on its way to its goal."""
+
+    replicas: Brokers  # the goal first, then those that are to go
+    adding: Brokers
+    removing: Brokers
+
+
+@dataclass(slots=True)
+class Reassignments:
+    """What is to be done for a request: one move for each shard, and the partitions that are refused."""
+
+    moves: list[Move] = field(default_factory=list)
+    partitions: dict[ShardId, list[Partition]] = field(default_factory=dict)  # those that the request names
+    problems: dict[Partition, Problem] = field(default_factory=dict)
+
+    def refuse(self, shard_id: ShardId, problem: Problem) -> None:
+        """Refuse all that the request wants of a shard."""
+        self.moves = [move for move in self.moves if move.shard_id != shard_id]
+        self.problems |= dict.fromkeys(self.partitions[shard_id], problem)
+
+
+def reassigning(shard: Shard, voters: tuple[ReplicaKey, ...] | None) -> Reassigning | None:
+    """
+    Return what is under way in a shard; None if it has reached its goal.  As long as no leader has told the voters, as
+    after a change of the controller, the shard counts as being where it was before its goal.
+    """
+    goal, there = broker_ids(shard.replicas), broker_ids(voters or shard.previous or shard.replicas)
+    adding = tuple(broker_id for broker_id in goal if broker_id not in there)
+    removing = tuple(broker_id for broker_id in there if broker_id not in goal)
+    return Reassigning((*goal, *removing), adding, removing) if adding or removing else None
+
+
+def reassignments(
+    image: ClusterImage,
+    wanted: Iterable[tuple[str, int, Brokers | None]],
+    voters: Voters,
+    *,
+    may_change_factor: bool = True,
+) -> Reassignments:
+    """
+    Return the moves for `wanted`: topic, partition, and its brokers, the preferred leader first; None cancels what is
+    under way.  Unless `may_change_factor`, each partition keeps its number of replicas.
+    """
+    result = Reassignments()
+    by_shard: dict[ShardId, dict[int, Brokers | None]] = {}
+    for name, number, brokers in wanted:
+        topic = image.topic(name)
+        shard_id = None if topic is None else topic.shard_of(number)
+        if shard_id is None:
+            why = f"there is no partition {number} of a topic {name}"
+            result.problems[name, number] = Problem(errors.UNKNOWN_TOPIC_OR_PARTITION, why)
+            continue
+        named = by_shard.setdefault(shard_id, {})
+        if number in named:
+            why = f"partition {number} of {name} is named twice"
+            result.problems[name, number] = Problem(errors.INVALID_REQUEST, why)
+        named[number] = brokers
+        result.partitions.setdefault(shard_id, []).append((name, number))
+    for shard_id, named in by_shard.items():
+        shard = image.shards[shard_id]
+        move = _move(image, shard, named, reassigning(shard, voters(shard_id)) is not None)
+        if isinstance(move, Problem):
+            result.refuse(shard_id, move)
+        elif not any(partition in result.problems for partition in result.partitions[shard_id]):
+            result.moves.append(move)
+    is_cancelled = {shard_id for shard_id, named in by_shard.items() if None in named.values()}
+    _check_factors(image, result, is_cancelled, may_change_factor=may_change_factor)
+    return result
+
+
+def _move(image: ClusterImage, shard: Shard, named: Mapping[int, Brokers | None], is_under_way: bool) -> Move | Problem:
+    if any(brokers is not None and not brokers for brokers in named.values()):
+        return Problem(errors.INVALID_REPLICA_ASSIGNMENT, "an assignment names no broker")
+    planned = tuple(broker_ids(shard.replicas))
+    goals = [named.get(number, planned) for number in shard.partitions]
+    assigned = [goal for goal in goals if goal is not None]
+    if len({frozenset(goal) for goal in assigned}) + (len(assigned) < len(goals)) > 1:
+        return Problem(errors.INVALID_REPLICA_ASSIGNMENT, _go_together(image, shard))
+    if assigned:
+        brokers = _most_named(assigned)
+    elif not is_under_way or not shard.previous:
+        why = f"no replica of partitions {_text(shard.partitions)} of {_topic(image, shard).name} is on its way"
+        return Problem(errors.NO_REASSIGNMENT_IN_PROGRESS, why)
+    else:
+        brokers = _former(image, shard)
+    return Move(
+        shard_id=shard.shard_id,
+        brokers=brokers,
+        reason=Reason.USER,
+        expected=shard.replicas,
+        is_under_way=is_under_way,
+    )
+
+
+def _most_named(goals: Sequence[Brokers]) -> Brokers:
+    """Return the goal that most partitions name, among those with the preferred leader that most partitions name."""
+    ((leader, _),) = Counter(goal[0] for goal in goals).most_common(1)
+    ((brokers, _),) = Counter(goal for goal in goals if goal[0] == leader).most_common(1)
+    return brokers
+
+
+def _former(image: ClusterImage, shard: Shard) -> Brokers:
+    """
+    Return where a shard was before its goal.  A broker that has left since, or is gone, is replaced by one of the goal:
+    a goal with a dead member is never reached.
+    """
+    usable = {it.broker_id for it in image.registered() if it.presence is not Presence.GONE}
+    former = broker_ids(shard.previous)
+    substitutes = [it for it in broker_ids(shard.replicas) if it in usable and it not in former]
+    brokers = []
+    for broker_id in former:
+        if broker_id in usable:
+            brokers.append(broker_id)
+        elif substitutes:
+            brokers.append(substitutes.pop(0))
+    return tuple(brokers)
+
+
+def _check_factors(
+    image: ClusterImage, result: Reassignments, is_cancelled: AbstractSet[ShardId], *, may_change_factor: bool
+) -> None:
+    """
+    Refuse moves that change a number of replicas that must stay, or that differs within the topic afterwards.  A way
+    back is always open.
+    """
+    goals = {move.shard_id: len(move.brokers) for move in result.moves}
+    for move in [*result.moves]:
+        shard, factor = image.shards[move.shard_id], len(move.brokers)
+        if factor == len(shard.replicas) or move.shard_id in is_cancelled:
+            continue
+        topic = _topic(image, shard)
+        of_partitions = f"partitions {_text(shard.partitions)} of {topic.name}"
+        if not may_change_factor:
+            why = f"{of_partitions} have {len(shard.replicas)} replicas, and the request forbids another number"
+            result.refuse(move.shard_id, Problem(errors.INVALID_REPLICATION_FACTOR, why))
+            continue
+        unlike = [it for it in topic.shard_ids if goals.get(it, len(image.shards[it].replicas)) != factor]
+        if unlike:
+            others = image.shards[unlike[0]]
+            why = (
+                f"{of_partitions} would have {factor} replicas, and partitions {_text(others.partitions)} "
+                f"{goals.get(unlike[0], len(others.replicas))}: give all partitions of the topic the same number"
+            )
+            result.refuse(move.shard_id, Problem(errors.INVALID_REPLICA_ASSIGNMENT, why))
+
+
+def _go_together(image: ClusterImage, shard: Shard) -> str:
+    name, partitions = _topic(image, shard).name, _text(shard.partitions)
+    return (
+        f"partitions {partitions} of {name} are one shard, whose replicas move together: "
+        "name all of them, with the same brokers"
+    )
+
+
+def _topic(image: ClusterImage, shard: Shard) -> Topic:
+    return image.topics_by_id[shard.topic_id]
+
+
+def _text(partitions: range) -> str:
+    return f"{partitions[0]} to {partitions[-1]}" if len(partitions) > 1 else str(partitions[0])

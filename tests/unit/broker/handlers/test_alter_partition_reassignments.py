@@ -1,0 +1,151 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: Kafka's way to move replicas."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.cluster_world import ClusterWorld, Node
+from tidemill.model import errors
+from tidemill.model.broker_id import broker_ids
+from tidemill.wire.messages import list_partition_reassignments
+from tidemill.wire.messages.alter_partition_reassignments import API, Request
+
+NEWEST = API.versions[-1]
+
+
+@pytest.fixture
+def world() -> ClusterWorld:
+    """Three brokers, and two topics of one shard each on brokers 1 and 2; broker 1 is the controller."""
+    made = ClusterWorld()
+    for name in ("t", "u"):
+        made.create(name, 2, brokers=(1, 2))
+    return made
+
+
+def assigning(goals: dict[int, list[int] | None], topic: str = "t", **more: Any) -> Request:
+    partitions = [Request.Topic.Partition(partition_index=it, replicas=goal) for it, goal in goals.items()]
+    return Request(topics=[Request.Topic(name=topic, partitions=partitions)], **more)
+
+
+def asked(node: Node, request: Any, version: int = NEWEST) -> Any:
+    sent = node.client.send(request, version)
+    node.cluster.until(lambda: bool(node.client.writer.sent), "it is answered")
+    return node.client.answer(*sent)
+
+
+def listed(node: Node, topics: list[tuple[str, list[int]]] | None = None) -> dict[tuple[str, int], list[list[int]]]:
+    named = list_partition_reassignments.Request.Topic
+    request = list_partition_reassignments.Request(
+        topics=None if topics is None else [named(name=it, partition_indexes=numbers) for it, numbers in topics]
+    )
+    answer = asked(node, request, 0)
+    assert errors.NONE == answer.error_code
+    return {
+        (topic.name, it.partition_index): [[*it.replicas], [*it.adding_replicas], [*it.removing_replicas]]
+        for topic in answer.topics
+        for it in topic.partitions
+    }
+
+
+def codes(answer: Any) -> dict[int, int]:
+    assert errors.NONE == answer.error_code
+    return {it.partition_index: it.error_code for topic in answer.responses for it in topic.partitions}
+
+
+def voters(world: ClusterWorld, topic: str) -> list[int]:
+    leader = world[world.led_by(topic)]
+    return sorted(broker_ids(leader.shard(topic).replica.voters))
+
+
+def followers(world: ClusterWorld) -> list[Node]:
+    return [node for node in world.nodes if not node.broker.controller.leads]
+
+
+@pytest.mark.parametrize("version", API.versions)
+def test_replicas_move_to_the_named_brokers(world: ClusterWorld, version: int) -> None:
+    """Any broker can be asked.  The replicas arrive, and nothing is under way any more."""
+    follower = followers(world)[0]
+
+    answer = asked(follower, assigning({0: [3, 1], 1: [3, 1]}), version)
+    world.until(lambda: [1, 3] == voters(world, "t"), "the replicas have moved")
+
+    world.until(lambda: not listed(follower), "nothing is under way")
+    assert {0: errors.NONE, 1: errors.NONE} == codes(answer)
+    assert [3, 1] == broker_ids(world[1].broker.image.shard_of("t", 0).replicas)  # type: ignore[union-attr]
+    assert [1, 2] == voters(world, "u")
+
+
+def test_what_is_under_way_is_listed_and_can_be_cancelled(world: ClusterWorld) -> None:
+    """The list names brokers that are added and brokers that are to go, at once; a filter selects partitions."""
+    controller = world.controller
+    copies_to = world[3 if controller.number != 3 else 2]
+    there = [1, 2] if copies_to.number == 3 else [1, 3]
+    for name in ("v", "w"):
+        world.create(name, 2, brokers=there)
+    world.network.cut_off(copies_to.broker.cluster.address)
+    goal = [1, copies_to.number]
+    leaves = next(it for it in there if it not in goal)
+
+    moved = asked(controller, assigning({0: goal, 1: goal}, topic="v"))
+    everything, one, none = (
+        listed(controller, it) for it in (None, [("v", [1, 7]), ("no", [0])], [("w", [0, 1]), ("v", [])])
+    )
+    back = asked(controller, assigning({0: None, 1: None}, topic="v"))
+    again = asked(controller, assigning({0: None, 1: None}, topic="v"))
+
+    entry = [[*goal, leaves], [copies_to.number], [leaves]]
+    assert {0: errors.NONE, 1: errors.NONE} == codes(moved) == codes(back)
+    assert {("v", 0): entry, ("v", 1): entry} == everything
+    assert ({("v", 1): entry}, {}) == (one, none)
+    assert {} == listed(controller)
+    assert dict.fromkeys((0, 1), errors.NO_REASSIGNMENT_IN_PROGRESS) == codes(again)
+    assert there == broker_ids(controller.broker.image.shard_of("v", 0).replicas)  # type: ignore[union-attr]
+
+
+def test_each_partition_has_its_own_error(world: ClusterWorld) -> None:
+    """What the plan refuses is an error of all partitions of its shard; the rest is planned."""
+    request = assigning({0: [1, 9], 1: [1, 9]})
+    request.topics = [*request.topics, *assigning({0: [2, 1], 1: [2, 1], 5: [1]}, topic="u").topics]
+
+    answer = asked(followers(world)[0], request)
+
+    told = {
+        (topic.name, it.partition_index): (it.error_code, it.error_message or "")
+        for topic in answer.responses
+        for it in topic.partitions
+    }
+    for number in (0, 1):
+        code, why = told.pop(("t", number))
+        assert errors.INVALID_REPLICA_ASSIGNMENT == code
+        assert "broker 9 is not in this cluster" in why
+    assert {0: errors.NONE, 1: errors.NONE, 5: errors.UNKNOWN_TOPIC_OR_PARTITION} == {
+        number: code for (_, number), (code, _) in told.items()
+    }
+    assert [2, 1] == broker_ids(world[1].broker.image.shard_of("u", 0).replicas)  # type: ignore[union-attr]
+
+
+def test_the_replication_factor_may_be_fixed(world: ClusterWorld) -> None:
+    """From version 1 on, a request can forbid what version 0 always allows.  The response repeats the choice."""
+    goal = {0: [1, 2, 3], 1: [1, 2, 3]}
+
+    forbidden = asked(world.controller, assigning(goal, allow_replication_factor_change=False))
+    allowed = asked(world.controller, assigning(goal), 0)
+
+    assert dict.fromkeys((0, 1), errors.INVALID_REPLICATION_FACTOR) == codes(forbidden)
+    assert not forbidden.allow_replication_factor_change
+    assert dict.fromkeys((0, 1), errors.NONE) == codes(allowed)
+    world.until(lambda: [1, 2, 3] == voters(world, "t"), "the third replica has arrived")
+
+
+def test_a_cluster_of_an_older_version_moves_nothing() -> None:
+    """Below the level of moves, nothing is under way, and a reassignment says how to raise the level."""
+    world = ClusterWorld(newest_level=1)
+    for number in (1, 2, 3):
+        world.restart(number, newest_level=2)
+    world.create("t", 1, brokers=(1, 2))
+
+    answer = asked(world.controller, assigning({0: [3, 1]}))
+
+    assert {0: errors.UNSUPPORTED_VERSION} == codes(answer)
+    assert "tidemill cluster upgrade" in answer.responses[0].partitions[0].error_message
+    assert {} == listed(world.controller)
