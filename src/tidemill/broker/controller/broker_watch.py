@@ -4,6 +4,9 @@
 
 A broker is silent if no live broker hears it, the controller included: one with a bad network of its own hears few
 others.  What a former controller recorded counts, so that a broker that is SILENT need not begin its silence anew.
+
+Peers do not tell whether they hear a directory that is admitted and not registered.  Only the controller's own hearing
+counts for those: they are empty, so that replacing one costs nothing.
 """
 
 from collections import Counter
@@ -15,6 +18,7 @@ from tidemill.metadata.image import Broker, ClusterImage
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.broker_state import Presence
 from tidemill.rebalance.policy import Policy
+from tidemill.rebalance.shard_index import ShardIndex
 from tidemill.rebalance.silence import Silence
 from tidemill.rebalance.view import BrokerView
 
@@ -78,13 +82,23 @@ class BrokerWatch:
         self._watched = watched
 
     def views(
-        self, image: ClusterImage, figures: Mapping[BrokerId, MeasuredBroker], policy: Policy, now_ms: int
+        self,
+        image: ClusterImage,
+        figures: Mapping[BrokerId, MeasuredBroker],
+        index: ShardIndex,
+        policy: Policy,
+        now_ms: int,
     ) -> dict[BrokerId, BrokerView]:
-        """Return what the planner has to know about each broker."""
+        """
+        Return what the planner has to know about each broker.  One that is not registered and carries nothing is left
+        out: it may never have started, and is not silent.
+        """
         self.observe(image, policy, now_ms)
         able, heard_by = self._cluster.eligible_leaders(), self._heard_by(image)
         views = {}
         for broker_id, broker in image.brokers.items():
+            if not broker.is_registered and not index.carried(broker_id):
+                continue
             silence, measured = self._watched[broker_id].silence, figures.get(broker_id)
             is_live = self._cluster.has(broker.voter)
             views[broker_id] = BrokerView(
@@ -108,13 +122,12 @@ class BrokerWatch:
         """Return how many live brokers hear each broker; none counts itself."""
         live, unheard_by = self._cluster.live(), self._cluster.unheard_by_peers()
         unheard = Counter(chain.from_iterable(unheard_by.values()))
-        return {
-            broker_id: (broker_id in live and broker_id != self._me)
-            + len(unheard_by)
-            - (broker_id in unheard_by)
-            - unheard[broker_id]
-            for broker_id in image.brokers
-        }
+        heard_by = {}
+        for broker_id, broker in image.brokers.items():
+            heard_by[broker_id] = int(broker_id in live and broker_id != self._me)
+            if broker.is_registered:
+                heard_by[broker_id] += len(unheard_by) - (broker_id in unheard_by) - unheard[broker_id]
+        return heard_by
 
 
 def _silence(broker: Broker, policy: Policy, now_ms: int) -> Silence:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tidemill.broker.controller.controller_host import ControllerHost
+from tidemill.broker.controller.planner_view import PlannerView
 from tidemill.broker.controller.rebalance_host import RebalanceHost
 from tidemill.metadata.broker_states import BrokerChanged, SetDrain, SetPresence
 from tidemill.metadata.controller import Command
@@ -23,7 +24,8 @@ from tidemill.model.shard import ShardId
 from tidemill.rebalance.drain_check import NoPlace, Obstacle, check_drain
 from tidemill.rebalance.may_stop import NoMajority, may_stop
 from tidemill.rebalance.sentences import brokers_text, counted
-from tidemill.rebalance.view import BrokerView
+from tidemill.rebalance.slices import Slices
+from tidemill.rebalance.view import BrokerView, View
 from tidemill.shard.pending import OUTCOME_UNKNOWN, Pending
 
 
@@ -84,10 +86,12 @@ class OperatorCommands:
             else:
                 self._submit(command, findings).then(pending.complete, pending.fail)
 
-        host = self._host
-        checking = host.compute(
-            lambda image, view, now_ms, planner: check_drain(image, view, host.policy, now_ms, planner.index, broker_id)
-        )
+        def check(image: ClusterImage, view: View, now_ms: int, planner: PlannerView) -> Slices[tuple[NoPlace, ...]]:
+            if broker_id not in view.brokers:
+                return ()  # it is not registered, and carries nothing
+            return (yield from check_drain(image, view, self._host.policy, now_ms, planner.index, broker_id))
+
+        checking = self._host.compute(check)
         checking.then(checked, pending.fail)
         return pending
 

@@ -75,6 +75,6 @@ class PlannerView:
             if work.fills_slice():
                 yield
         self._seen = after
-        brokers = self.watch.views(image, self._figures.brokers, policy, now_ms)
+        brokers = self.watch.views(image, self._figures.brokers, self.index, policy, now_ms)
         self.newest = View(brokers=brokers, shards=self._shards)
         return self.newest

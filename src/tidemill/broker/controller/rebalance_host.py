@@ -80,7 +80,7 @@ class RebalanceHost:
         self._figures = figures
         self._image = image
         self._layers = layers
-        self._transfer = transfer
+        self._begin_transfers = transfer
         self._clock = stall_tolerant_clock
         self._history = RebalanceHistory(machine)
         self._jobs = SlicedJobs(machine.turns)
@@ -258,7 +258,7 @@ class RebalanceHost:
             if problem is None and step.reason is Reason.LEADER:
                 transfers.append((step.shard_id, step.replicas[0].broker_id))
         if transfers:
-            self._transfer(transfers)
+            self._begin_transfers(transfers)
 
     def _passed(self, period: _Period) -> None:
         period.is_passing = False

@@ -1,0 +1,224 @@
+"""What operators ask of the controller, through any broker."""
+
+import pytest
+
+from tests.unit.broker.controller.healing_world import FIGURES_MS, HealingWorld
+from tidemill.metadata.feature_levels import OLDEST
+from tidemill.model import errors
+from tidemill.model.broker_state import Drain, Presence
+from tidemill.peer import cluster_report
+from tidemill.peer.cluster_operation import Operation
+
+
+def flights(brokers: int = 4, *, on: tuple[int, ...] = (1, 2, 3), **more: object) -> HealingWorld:
+    world = HealingWorld(brokers, **more)  # type: ignore[arg-type]
+    world.create("flights", brokers=on)
+    world.pass_time(FIGURES_MS)
+    return world
+
+
+def shard_id(world: HealingWorld) -> int:
+    return world.running.broker.image.topics["flights"].shard_ids[0]
+
+
+def test_a_drained_broker_is_emptied() -> None:
+    """
+    Its replicas go to others, it leads nothing, and it gets nothing until the drain ends.  The command may go to any
+    broker.
+    """
+    world = flights(on=(3, 1, 2))
+    follower = next(it.number for it in world.nodes if not it.broker.controller.leads)
+
+    answer = world.command(Operation.DRAIN_ALL, 3, by=follower)
+    world.until(lambda: 3 not in world.voters("flights"), "it is emptied")
+    world.until(lambda: world[3].broker.shard_table.partition("flights", 0) is None, "it is closed")
+
+    assert (errors.NONE, Drain.ALL) == (answer.error_code, world.drain(3))
+    assert 3 not in world.replicas("flights") and len(world.replicas("flights")) == 3
+    assert not [it for it in world[3].broker.shards.values() if it.replica.leads]
+    assert errors.NONE == world.command(Operation.UNDRAIN, 3).error_code
+    assert Drain.NONE is world.drain(3)
+
+
+def test_a_drain_that_cannot_end_is_refused() -> None:
+    """
+    Three replicas on three brokers: each shard without a place is named.  A trial changes nothing; an operator may
+    force the drain, for example before another broker joins.
+    """
+    world = flights(3)
+
+    refused = world.command(Operation.DRAIN_ALL, 3)
+    before = world.drain(3)
+    trial = world.command(Operation.DRAIN_ALL, 3, is_forced=True, is_trial=True)
+    still = world.drain(3)
+    forced = world.command(Operation.DRAIN_ALL, 3, is_forced=True)
+
+    assert errors.INVALID_REQUEST == refused.error_code
+    assert f"shard {shard_id(world)} has no place: its 3 replicas need as many brokers" in (refused.error_message or "")
+    assert {"replicas"} == {finding.kind for finding in refused.findings}
+    assert shard_id(world) in [finding.shard_id for finding in refused.findings]
+    assert (Drain.NONE, Drain.NONE, Drain.ALL) == (before, still, world.drain(3))
+    assert (errors.NONE, errors.NONE) == (trial.error_code, forced.error_code)
+    assert len(forced.findings) == len(trial.findings) == len(refused.findings)
+
+
+def test_a_broker_can_leave_a_cluster_of_five() -> None:
+    """
+    The metadata has five replicas there.  One of them is given up: no user has asked for five.
+    """
+    world = flights(5, on=(5, 1, 2))
+
+    answer = world.command(Operation.DRAIN_ALL, 5)
+    metadata = world[1].broker.shards[0]  # type: ignore[index]
+    world.until(lambda: 5 not in [it.broker_id for it in metadata.replica.voters], "the metadata has left it")
+    world.pass_time(5_000)
+
+    assert (errors.NONE, 4) == (answer.error_code, len(metadata.replica.voters))
+    assert 5 not in world.voters("flights")
+
+
+def test_a_broker_without_leaders_keeps_its_replicas() -> None:
+    """
+    For maintenance.  The leaders come back when it ends, because the plans have not changed.
+    """
+    world = flights(on=(3, 1, 2), static={"leader.imbalance.check.interval.seconds": "2"})
+    before = world.led_by("flights")
+
+    world.command(Operation.DRAIN_LEADERS, 3)
+    world.until(lambda: world.led_by("flights") in (1, 2), "another broker leads")
+    world.pass_time(10_000)
+    meanwhile = world.led_by("flights"), world.replicas("flights"), world.voters("flights")
+    world.command(Operation.UNDRAIN, 3)
+    world.until(lambda: world.led_by("flights") == 3, "it leads again")
+
+    assert 3 == before
+    assert meanwhile[0] != 3 and ([3, 1, 2], {1, 2, 3}) == meanwhile[1:]
+
+
+def test_many_lost_brokers_are_replaced_by_command_only() -> None:
+    """
+    Two of six brokers are silent: a switch may have failed.  They stay SILENT until the operator decides.
+    """
+    world = flights(6, on=(1, 5, 6))
+    world.lose(5)
+    world.lose(6)
+    world.pass_time(15_000)
+    stalled = world.controller.broker.rebalance.report()
+    before = world.presence(5), world.presence(6), world.replicas("flights")
+
+    trial = world.command(Operation.REPLACE, is_trial=True)
+    after_trial = world.presence(5)
+    answer = world.command(Operation.REPLACE)
+
+    assert (Presence.SILENT, Presence.SILENT, [1, 5, 6]) == before
+    assert "or run `tidemill cluster replace`" in (stalled.why or "")
+    assert (Presence.SILENT, [5, 6]) == (after_trial, [it.broker_id for it in trial.findings])
+    assert (errors.NONE, [5, 6]) == (answer.error_code, [it.broker_id for it in answer.findings])
+    assert (Presence.GONE, Presence.GONE) == (world.presence(5), world.presence(6))
+
+
+@pytest.mark.parametrize(
+    ("brokers", "why"),
+    [((), "no broker is SILENT"), ((3,), "broker 3 is ACTIVE; drain it instead"), ((9,), "broker 9 is not in this")],
+)
+def test_only_silent_brokers_are_replaced(brokers: tuple[int, ...], why: str) -> None:
+    world = flights()
+
+    answer = world.command(Operation.REPLACE, brokers=brokers)
+
+    assert answer.error_code and why in (answer.error_message or "")
+    assert Presence.ACTIVE is world.presence(3)
+
+
+def test_a_broker_may_stop_if_each_shard_keeps_an_in_sync_majority() -> None:
+    world = flights()
+    before = world.command(Operation.MAY_STOP, 2)
+    world.lose(3)
+    world.until(lambda: not world[1].broker.cluster.is_up(world[3].broker.broker_id), "it is not heard")
+    world.pass_time(1_500)
+
+    after = world.command(Operation.MAY_STOP, 2)
+
+    assert (0, []) == (before.error_code, [*before.findings])
+    assert shard_id(world) in [finding.shard_id for finding in after.findings]
+    assert "1 of 3 replicas would be left in sync, and 2 are needed" in after.findings[-1].sentence
+
+
+def test_a_user_moves_a_shard_and_cancels_that() -> None:
+    """
+    A move that is under way can be cancelled; nothing is left to cancel once it has ended.
+    """
+    world = flights()
+    world.hold(to=[4])
+
+    world.command(Operation.MOVE, shard_id=shard_id(world), brokers=[1, 2, 4])
+    world.network.held = lambda source, destination: False
+    world.until(lambda: bool(world.controller.broker.rebalance.report().moves), "it is under way")
+    moved = world.replicas("flights")
+    cancelled = world.command(Operation.CANCEL, shard_id=shard_id(world))
+    world.until(lambda: world.voters("flights") == {1, 2, 3}, "it is back")
+    world.pass_time(2_000)
+    again = world.command(Operation.CANCEL, shard_id=shard_id(world))
+
+    assert ([1, 2, 4], [1, 2, 3]) == (moved, world.replicas("flights"))
+    assert (errors.NONE, errors.NO_REASSIGNMENT_IN_PROGRESS) == (cancelled.error_code, again.error_code)
+
+
+def test_a_leadership_is_transferred() -> None:
+    world = flights()
+
+    answer = world.command(Operation.TRANSFER, 2, shard_id=shard_id(world))
+    refused = world.command(Operation.TRANSFER, 4, shard_id=shard_id(world))
+    unknown = world.command(Operation.TRANSFER, 4, shard_id=99)
+
+    assert (errors.NONE, 2) == (answer.error_code, world.led_by("flights"))
+    assert errors.ELIGIBLE_LEADERS_NOT_AVAILABLE == refused.error_code
+    assert errors.UNKNOWN_TOPIC_OR_PARTITION == unknown.error_code
+
+
+def test_an_empty_broker_is_removed_when_it_is_down() -> None:
+    world = flights(on=(1, 2, 3))
+    live = world.command(Operation.REMOVE, 4)
+    world.lose(4)
+    world.until(lambda: not world[1].broker.cluster.is_up(world[4].broker.broker_id), "it is not heard")
+
+    answer = world.command(Operation.REMOVE, 4)
+
+    assert "it is live" in (live.error_message or "")
+    assert (errors.NONE, None) == (answer.error_code, answer.error_message)
+    assert 4 not in world.running.broker.image.brokers
+
+
+def test_commands_are_refused_below_the_level_that_can_record_them() -> None:
+    world = flights(newest_level=OLDEST)
+
+    answer = world.command(Operation.DRAIN_ALL, 3)
+
+    assert errors.UNSUPPORTED_VERSION == answer.error_code
+
+
+def test_a_newer_operation_is_refused() -> None:
+    world = flights()
+
+    answer = world.command(77)  # type: ignore[arg-type]
+
+    assert errors.UNSUPPORTED_VERSION == answer.error_code
+    assert "operation 77 is unknown" in (answer.error_message or "")
+
+
+def test_any_broker_reports() -> None:
+    """
+    The report is the controller's, whichever broker is asked.
+    """
+    world = flights()
+    follower = next(it for it in world.nodes if not it.broker.controller.leads)
+    api, version = follower.client.send(cluster_report.Request())
+    world.pass_time(500)
+
+    report = follower.client.answer(api, version)
+
+    assert ("idle", 0) == (report.status, report.error_code)
+    assert [1, 2, 3, 4] == [it.broker_id for it in report.brokers]
+    assert [("active", "none", True, 3)] * 4 == [
+        (it.presence, it.drain, it.is_ready, it.heard_by) for it in report.brokers
+    ]
