@@ -6,6 +6,8 @@ from tidemill.model import errors
 from tidemill.model.topic import TopicId
 from tidemill.peer import (
     allocate_producer_ids,
+    cluster_operation,
+    cluster_report,
     create_internal_topic,
     image_offset,
     join,
@@ -43,6 +45,8 @@ APIS = (
     share_receipts.API,
     timer_resolve.API,
     timer_list.API,
+    cluster_operation.API,
+    cluster_report.API,
 )
 DIRECTORY = bytes(range(16))
 TOPIC = TopicId(bytes(range(16, 32)))
@@ -201,6 +205,12 @@ REQUESTS: list[tuple[Api, Message, str]] = [
         TOPIC.hex() + "00000002" + "ff" + "01" + "ff" * 8 + "0000000000000006" + "01" + "00000003" + "00" + "01"
         + NO_TAGS,
     ),
+    (
+        cluster_operation.API,
+        cluster_operation.Request(operation=5, broker_id=3, shard_id=41, brokers=[7, 2], is_forced=True),
+        "05" + "00000003" + "0000000000000029" + "03" + "00000007" + "00000002" + "01" + "00" + NO_TAGS,
+    ),
+    (cluster_report.API, cluster_report.Request(is_trial=True), "01" + NO_TAGS),
 ]  # fmt: skip
 RESPONSES: list[tuple[Api, Message, str]] = [
     (join.API, join.Response(cluster_id="c", broker_id=2), FINE + NULL + "0263" + "00000002" + NO_TAGS),
@@ -313,6 +323,64 @@ RESPONSES: list[tuple[Api, Message, str]] = [
         ) + "00000009" + "036964" + "026b" + NULL + "02" + "0268" + "0276" + NO_TAGS + NO_TAGS + "01" + "02"
         + "000000000000000a" + NO_TAGS,
     ),
+    (
+        cluster_operation.API,
+        cluster_operation.Response(
+            findings=[cluster_operation.Response.Finding(kind="disk", shard_id=41, sentence="s")]
+        ),
+        FINE + NULL + "02" + "056469736b" + "0000000000000029" + "ff" * 4 + "0273" + NO_TAGS + NO_TAGS,
+    ),
+    (
+        cluster_report.API,
+        cluster_report.Response(
+            status="idle",
+            why="w",
+            planned_at_ms=1,
+            steps=[
+                cluster_report.Response.Step(at_ms=2, shard_id=3, reason="r", replicas=[4], size=5, sentence="s")
+            ],
+            refusals=[cluster_report.Response.Refusal(what="x", sentence="y")],
+            notes=[cluster_report.Response.Note(at_ms=6, broker_id=7, sentence="n")],
+            brokers=[
+                cluster_report.Response.Broker(
+                    broker_id=1,
+                    rack=None,
+                    presence="a",
+                    drain="d",
+                    is_live=True,
+                    is_ready=False,
+                    heard_by=2,
+                    silent_ms=3,
+                    live_ms=4,
+                    disk_total=5,
+                    disk_used=6,
+                    cpu=7,
+                    replicas=8,
+                    leaders=9,
+                    bytes=10,
+                    not_in_sync=11,
+                )
+            ],
+            moves=[
+                cluster_report.Response.Move(
+                    shard_id=1, reason="r", voters=[2], replicas=[3], previous=[], size=4, remaining=5
+                )
+            ],
+            moves_count=6,
+        ),
+        FINE + NULL + "0569646c65" + "0277" + "0000000000000001"
+        + "02" + "0000000000000002" + "0000000000000003" + "0272" + "02" + "00000004" + "0000000000000005" + "0273"
+        + NULL + NO_TAGS
+        + "02" + "0278" + "0279" + NO_TAGS
+        + "01"
+        + "02" + "0000000000000006" + "00000007" + "026e" + NO_TAGS
+        + "02" + "00000001" + NULL + "0261" + "0264" + "01" + "00" + "00000002" + "0000000000000003"
+        + "0000000000000004" + "0000000000000005" + "0000000000000006" + "00000007" + "00000008" + "00000009"
+        + "000000000000000a" + "0000000b" + NO_TAGS
+        + "02" + "0000000000000001" + "0272" + "02" + "00000002" + "02" + "00000003" + "01" + "0000000000000004"
+        + "0000000000000005" + NO_TAGS
+        + "00000006" + NO_TAGS,
+    ),
 ]  # fmt: skip
 
 
@@ -352,5 +420,5 @@ def test_the_api_keys_are_not_kafkas() -> None:
     """The API keys between brokers are unique, far above Kafka's, and not among those that ApiVersions lists."""
     keys = [api.key for api in APIS]
 
-    assert [*range(10_000, 10_010), *range(10_015, 10_021)] == keys
+    assert [*range(10_000, 10_010), *range(10_015, 10_023)] == keys
     assert not set(keys) & set(ALL)
