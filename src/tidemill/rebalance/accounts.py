@@ -60,6 +60,17 @@ class Accounts:
             self.incoming[new] += 1
         self.leaving[old] += figures.size
 
+    def drop(self, figures: ShardView, former: ReplicaKey, heir: ReplicaKey | None) -> None:
+        """Count a planned step that leaves a replica out; `heir` becomes the preferred leader if `former` was it."""
+        old = former.broker_id
+        if old in self.carried:
+            self.carried[old] -= 1
+            self.planned_bytes[old] -= figures.size
+            self.led[old] -= heir is not None
+        if heir is not None and heir.broker_id in self.led:
+            self.led[heir.broker_id] += 1
+        self.leaving[old] += figures.size
+
     def begin_copy(self, figures: ShardView) -> None:
         self.moves += 1
         self.outgoing[sender(figures)] += 1

@@ -8,7 +8,7 @@ from typing import Final
 from tidemill.metadata.image import ClusterImage, Shard
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.move_reason import Reason
-from tidemill.model.shard import ShardId
+from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.rebalance.accounts import Accounts, sender
 from tidemill.rebalance.broker_set import BrokerSet
 from tidemill.rebalance.plan import Plan, Refusal, Status, Step
@@ -16,9 +16,12 @@ from tidemill.rebalance.policy import Policy
 from tidemill.rebalance.sentences import amount, counted, duration
 from tidemill.rebalance.shard_index import ShardIndex
 from tidemill.rebalance.slices import Slices, Work
-from tidemill.rebalance.targets import Targets
+from tidemill.rebalance.targets import Choice, Targets
 from tidemill.rebalance.view import ShardView, View
 
+METADATA_REPLICAS_MIN: Final = (
+    3  # four tolerate no more failures, so the metadata of a smaller cluster shrinks to three
+)
 REFUSALS_MAX: Final = 100  # for each reason; more are counted, because a plan is kept and shown as a whole
 
 
@@ -137,6 +140,9 @@ class Draft:
         if choice.busy:
             self.waiting[reason] += 1
             return Outcome.WAITS
+        if on_rack_max is None and may_shrink(shard, choice):
+            self.drop(shard, figures, source, reason, why)
+            return Outcome.PLANNED
         if on_rack_max is not None and not choice.full:
             return Outcome.WAITS  # each broker of the other racks has a replica of this shard already
         return self.refuse(
@@ -167,6 +173,19 @@ class Draft:
         noun = "broker" if len(substitutes) == 1 else "brokers"
         sentence = f"shard {shard.shard_id} → {noun} {to}: {why}; {amount(size)}{where}"
         self._steps[shard.shard_id] = Step(shard.shard_id, replicas, reason, size, sentence)
+
+    def drop(self, shard: Shard, figures: ShardView, former: ReplicaKey, reason: Reason, why: str) -> None:
+        """Plan the replicas of a shard without one of them."""
+        replicas = tuple(replica for replica in shard.replicas if replica != former)
+        heir = replicas[0] if former == shard.replicas[0] else None
+        changed = {former.broker_id} if heir is None else {former.broker_id, heir.broker_id}
+        for broker_id in changed:
+            self.targets.withdraw(broker_id)
+        self.accounts.drop(figures, former, heir)
+        for broker_id in changed:
+            self.targets.restore(broker_id)
+        sentence = f"shard {shard.shard_id} → without broker {former.broker_id}: {why}; {len(replicas)} replicas stay"
+        self._steps[shard.shard_id] = Step(shard.shard_id, replicas, reason, 0, sentence)
 
     def reorder(self, shard: Shard, first: ReplicaKey, reason: Reason, why: str) -> None:
         """Plan that `first` leads a shard, and that nothing else changes."""
@@ -221,6 +240,16 @@ def begin_draft(
         if work.fills_slice(2):
             yield
     return Draft(image, view, policy, now_ms, index, brokers, accounts)
+
+
+def may_shrink(shard: Shard, choice: Choice) -> bool:
+    """Return whether a shard for whose replica no broker is left may do without it.
+
+    The metadata has up to five replicas, on whatever brokers there are: no user has asked for that number, and otherwise
+    no broker could leave a cluster of five.
+    """
+    is_big = shard.shard_id == METADATA_SHARD and len(shard.replicas) > METADATA_REPLICAS_MIN
+    return is_big and choice.chosen is None and not choice.full and not choice.busy
 
 
 def replica_on(shard: Shard, broker_id: BrokerId) -> ReplicaKey:

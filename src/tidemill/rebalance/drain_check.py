@@ -13,7 +13,7 @@ from tidemill.model.broker_state import Drain
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.rebalance.broker_set import BrokerSet
-from tidemill.rebalance.draft import Draft, begin_draft, replica_on
+from tidemill.rebalance.draft import Draft, begin_draft, may_shrink, replica_on
 from tidemill.rebalance.policy import Policy
 from tidemill.rebalance.shard_index import ShardIndex
 from tidemill.rebalance.slices import Slices, Work
@@ -69,6 +69,9 @@ def _problem(draft: Draft, shard_id: ShardId, broker_id: BrokerId) -> NoPlace | 
         return NoPlace(shard_id, Obstacle.FIGURES, f"shard {shard_id}: {problem}")
     choice = draft.targets.choose(staying, figures.size, without=(broker_id,), is_limited=False)
     draft.work.add(choice.looked_at)
+    if may_shrink(shard, choice):
+        draft.drop(shard, figures, source, Reason.DRAIN, "")
+        return None
     if choice.chosen is None:
         obstacle = Obstacle.DISK if choice.full else Obstacle.REPLICAS
         why = draft.targets.problem(choice, len(shard.replicas), figures.size)

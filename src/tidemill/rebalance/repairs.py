@@ -16,7 +16,7 @@ from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.rebalance.accounts import remaining
-from tidemill.rebalance.draft import Draft
+from tidemill.rebalance.draft import Draft, may_shrink
 from tidemill.rebalance.sentences import amount, duration, percent
 from tidemill.rebalance.slices import Slices
 from tidemill.rebalance.view import ShardView
@@ -84,6 +84,9 @@ def _choose(
             substitutes[replica] = choice.chosen
         elif choice.busy:
             draft.waiting[Reason.REPLACE] += 1
+        elif not substitutes and may_shrink(shard, choice):
+            draft.drop(shard, figures, replica, Reason.REPLACE, why)
+            return
         else:
             problem = draft.targets.problem(choice, len(shard.replicas), figures.size)
             draft.refuse(Reason.REPLACE, shard.shard_id, f"{why}; {problem}")

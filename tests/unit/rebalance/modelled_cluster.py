@@ -63,9 +63,16 @@ class ModelledCluster:
             for number, rack in enumerate(racks, 1)
         }
 
-    def add(self, *broker_ids: int, size: int = GIB, cpu: int = 0, reason: Reason = Reason.PLACED) -> int:
-        """Add a shard with its replicas on these brokers; the first one leads it."""
-        shard_id = max(self.shards, default=0) + 1
+    def add(
+        self,
+        *broker_ids: int,
+        size: int = GIB,
+        cpu: int = 0,
+        reason: Reason = Reason.PLACED,
+        shard_id: int | None = None,
+    ) -> int:
+        """Add a shard with its replicas on these brokers; the first one leads it.  By default, it has a new id."""
+        shard_id = max(self.shards, default=0) + 1 if shard_id is None else shard_id
         replicas = keys(*broker_ids)
         self.shards[shard_id] = ModelledShard(replicas, replicas, size, cpu, broker_ids[0], reason)
         self._changed(shard_id)
