@@ -20,6 +20,7 @@ from tidemill.simulation.cluster.broker_machine import BrokerMachine
 from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
 from tidemill.simulation.cluster.cluster_faults import ClusterFaults
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
+from tidemill.simulation.cluster.replica_check import ReplicaCheck
 from tidemill.simulation.machine.machine import seconds
 
 ASK_MS: Final = 300
@@ -42,9 +43,9 @@ class MovingRun(ClusterRun):
         self.faults = ClusterFaults(
             self.timeline, self.network, self.machines, self.knobs, self._fork(), self._may_lose
         )
+        self.replica_check = ReplicaCheck(self.machines)
         for machine in self.machines:
-            check = machine.after_turn
-            machine.after_turn = lambda it, check=check: (check(it), self._note(it))  # type: ignore[misc]
+            machine.after_turn = self._after_turn
         self.timeline.after(seconds(MOVE_S), self._plan)
 
     def _plan(self) -> None:
@@ -88,6 +89,13 @@ class MovingRun(ClusterRun):
         broker_id = None if lost.voter is None else lost.voter.broker_id
         needed = (brokers for brokers in self._asked.values() if broker_id in brokers)
         return self.check.may_lose(lost) and all(len(brokers) > 2 for brokers in needed)
+
+    def _after_turn(self, machine: BrokerMachine) -> None:
+        self.check.check_after_turn(machine)
+        self.replica_check.check_after_turn(machine)
+        if not self.knobs.rot:
+            self.replica_check.check_undamaged(machine)
+        self._note(machine)
 
     def _note(self, machine: BrokerMachine) -> None:
         """Count replicas that a broker has closed or opened again since its last turn."""

@@ -35,6 +35,7 @@ from tidemill.storage.inspect.directory_view import view_directory
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.journal_block import HEADER_BYTES
 from tidemill.storage.journal.row import RowKind
+from tidemill.storage.journal.shard_log import read_vote
 from tidemill.storage.machine.default_machines import default_machines
 from tidemill.storage.machine.shard_machine import MachineType
 from tidemill.storage.partition.segment import Segment, SegmentDamaged, walk
@@ -85,6 +86,10 @@ class BrokerMachine:
         self._whole: dict[ShardId, int] = {}  # the index up to which entries are durable in segments
         # Former identities: each replica key, with the last values of `_durable` and `_whole` under that key.
         self._lost: list[tuple[ReplicaKey, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []
+        self._emptied: set[ShardId] = set()  # closed, and no snapshot has been installed since
+        # What replicas held that this identity has closed: shard, its last term, and its `_durable` and `_whole`.
+        self._closed: list[tuple[ShardId, int, dict[int, int], int]] = []
+        self.votes: dict[ShardId, tuple[int, ReplicaKey | None]] = {}  # term and vote of each shard, once synced
         self.after_turn: Callable[[BrokerMachine], None] = _do_nothing
         self._timeline = timeline
         self._network = network
@@ -186,19 +191,28 @@ class BrokerMachine:
 
     # Finding durable entries, which are known even while no process is running.
 
-    def holders(self, shard_id: ShardId, index: int, term: int) -> set[ReplicaKey]:
+    def holders(self, shard_id: ShardId, index: int, term: int, leader_term: int) -> set[ReplicaKey]:
         """
         Return the current and former identities of this machine that hold the entry on disk, as a row or in an
-        installed snapshot.  A former identity is included because it may have acknowledged the entry.
+        installed snapshot.  A former identity is included because it may have acknowledged the entry.  So may a replica
+        that has been closed since, but only to a leader of a term that it had seen: `leader_term` is the term of the
+        leader that counts.
         """
         known = [*self._lost]
         if self.voter is not None:
             known.append((self.voter, self._durable, self._whole))
+            for closed_id, closed_term, durable, whole in self._closed:
+                if closed_id == shard_id and leader_term <= closed_term:
+                    known.append((self.voter, {shard_id: durable}, {shard_id: whole}))
         return {
             voter
             for voter, durable, whole in known
             if index <= whole.get(shard_id, 0) or durable.get(shard_id, {}).get(index) == term
         }
+
+    def holds(self, shard_id: ShardId, index: int, term: int) -> bool:
+        """Return whether the present replica of the shard holds the entry on disk."""
+        return index <= self._whole.get(shard_id, 0) or self._durable.get(shard_id, {}).get(index) == term
 
     def _note_recovered(self, store: Store) -> None:
         self._whole = {shard_id: log.first_index - 1 for shard_id, log in store.shards.items()}
@@ -206,6 +220,9 @@ class BrokerMachine:
             shard_id: {index: log.term_at(index) for index in range(log.first_index, log.last_index + 1)}
             for shard_id, log in store.shards.items()
         }
+        for shard_id in self._emptied:  # such a log only claims the last entry of the replica before it
+            self._whole.pop(shard_id, None)
+            self._durable.pop(shard_id, None)
 
     def _note_synced(self, block: object) -> None:
         """
@@ -220,7 +237,15 @@ class BrokerMachine:
                 entries[row.index] = row.term
             elif row.kind == RowKind.INSTALLED:
                 self._whole[shard_id] = row.index
+                self._emptied.discard(shard_id)
                 entries.clear()
+            elif row.kind == RowKind.VOTE:
+                self.votes[shard_id] = row.term, read_vote(row)
+            elif row.kind == RowKind.CLOSED:
+                closed_term = self.votes.get(shard_id, (0, None))[0]
+                self._closed.append((shard_id, closed_term, entries, self._whole.pop(shard_id, 0)))
+                self._durable[shard_id] = {}
+                self._emptied.add(shard_id)
             elif row.kind == RowKind.TRUNCATE:
                 for index in [index for index in entries if index >= row.index]:
                     del entries[index]
@@ -266,7 +291,10 @@ class BrokerMachine:
         """
         if self.voter is not None:
             self._lost.append((self.voter, self._durable, self._whole))
-        self._durable, self._whole = {}, {}
+            self._lost += [(self.voter, {shard: kept}, {shard: whole}) for shard, _, kept, whole in self._closed]
+        self._durable, self._whole, self.votes = {}, {}, {}
+        self._emptied.clear()
+        self._closed.clear()
         self.voter = None
         self._join = join
 

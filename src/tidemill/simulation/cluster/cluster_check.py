@@ -135,7 +135,7 @@ class ClusterCheck:
         index = replica.commit_index
         self._majority_checked[shard_id] = index
         term = log.term_at(index)
-        holders = set().union(*[machine.holders(shard_id, index, term) for machine in self._machines])
+        holders = set().union(*[machine.holders(shard_id, index, term, replica.term) for machine in self._machines])
         if len(holders.intersection(replica.voters)) <= len(replica.voters) // 2:
             numbers = sorted(voter.broker_id for voter in holders)
             raise InvariantViolation(
