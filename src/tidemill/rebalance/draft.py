@@ -245,8 +245,8 @@ def begin_draft(
 def may_shrink(shard: Shard, choice: Choice) -> bool:
     """Return whether a shard for whose replica no broker is left may do without it.
 
-    The metadata has up to five replicas, on whatever brokers there are: no user has asked for that number, and otherwise
-    no broker could leave a cluster of five.
+    The metadata has up to five replicas, on whatever brokers there are: no user has asked for that number, and
+    otherwise no broker could leave a cluster of five.
     """
     is_big = shard.shard_id == METADATA_SHARD and len(shard.replicas) > METADATA_REPLICAS_MIN
     return is_big and choice.chosen is None and not choice.full and not choice.busy
