@@ -60,7 +60,7 @@ def test_a_seed_that_found_damage_passes() -> None:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("focus", Focus, ids=lambda focus: focus.name)
 def test_contended_shards_keep_their_promises(focus: Focus, explored: list[str]) -> None:
-    """As above, while a replica leaves, comes back, and meets what the rules of moving shards protect it against."""
+    """A replica leaves, comes back, and meets what the rules of moving shards protect it against."""
     happened: Counter[str] = Counter()
     for seed in FOCUS_SEEDS:
         run = ContendedRun(seed, focus)
