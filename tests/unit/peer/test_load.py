@@ -47,6 +47,12 @@ def test_an_unknown_field_is_skipped() -> None:
     assert REPORT == decode_load(memoryview(unknown + whole + unknown))
 
 
+def test_an_unknown_field_that_is_cut_off_is_refused() -> None:
+    """A field that announces more bytes than are left is refused, even if this version would skip it."""
+    with pytest.raises(MalformedLoad, match="field 9 of a report of the load announces 5 bytes; 4 are left"):
+        decode_load(memoryview(field(9, b"later")[:-1]))
+
+
 @pytest.mark.parametrize("change", [-1, 1])
 @pytest.mark.parametrize("tag", [1, 2])
 def test_a_field_of_another_length_is_refused(tag: int, change: int) -> None:

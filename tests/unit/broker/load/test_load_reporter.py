@@ -121,6 +121,20 @@ def test_a_change_of_the_members_is_reported_at_the_next_tick(world: World) -> N
     assert world.view().in_sync == {voter.broker_id for voter in fewer.voters}
 
 
+def test_a_new_learner_is_reported_at_the_next_tick(world: World) -> None:
+    """A learner changes nothing about the voters in sync; it lacks everything that the leader has in memory."""
+    world.rest()
+    leader = world[2].shard("flights")
+    learner = ReplicaKey(BrokerId(9), DirectoryId(bytes(16)))
+    more = Membership(leader.replica.membership.voters, (learner,))
+    leader.change_membership(more, world.clock.wall_ms())
+
+    world.pass_time(50)
+
+    assert more == world.view().membership
+    assert [learner.broker_id] == [*world.view().behind]
+
+
 def test_a_voter_that_is_lost_is_reported_at_the_next_tick(world: World) -> None:
     """The controller knows which shards have a majority in sync."""
     world.rest()

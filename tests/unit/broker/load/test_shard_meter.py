@@ -1,5 +1,6 @@
 """A shard's part of what a broker does is measured by what its partitions append and send."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,6 +89,21 @@ def test_the_cpu_time_is_shared_out_by_weight(world: BrokerWorld) -> None:
     assert (0, False, 200, True) == (before.cpu, before.is_measured, after.cpu, after.is_measured)
 
 
+def test_the_size_is_that_of_all_segments() -> None:
+    """A replica that is copied has the segments of all its partitions."""
+    world = BrokerWorld()
+    world.create("flights", 2, segment_bytes="1048576")
+    for number in (0, 1):
+        for _ in range(3):
+            world.produce("flights", b"x" * 600_000, number=number)
+    shard = shard_of(world)
+
+    report = ShardMeter(shard, 0).report(frozenset(), 0, 0)
+
+    assert min(len(it.log.segments) for it in shard.partitions.values()) > 1
+    assert report.size == sum(it.log.size_bytes for it in shard.partitions.values()) > 3_600_000
+
+
 def learner_of(match_index: int, *, installs: bool = False, floor: tuple[int, int] | None = None) -> MemberStatus:
     return MemberStatus(match_index, match_index, installs, floor)
 
@@ -133,6 +149,18 @@ class Lagging:
 def test_a_learner_lacks_the_entries_after_its_own_or_all(member: MemberStatus | None, behind: int) -> None:
     """What is in memory is added up; a learner that needs a snapshot may need everything."""
     assert behind == Lagging(101, 110, 5_000).behind(member)
+
+
+def test_a_shard_with_a_learner_does_not_rest() -> None:
+    """While nothing is appended, a learner comes nearer."""
+    lagging = Lagging(101, 110, 5_000)
+    lagging.meter.sample(SECOND_US, 30 * SECOND_US)
+    lagging.members = {LEARNER: learner_of(108)}
+    with_learner = lagging.meter.reported = lagging.meter.report(frozenset(), 0, 0)
+    rests = lagging.meter.rests
+    lagging.meter.reported = replace(with_learner, learners=(), behind=())
+
+    assert (False, True) == (rests, lagging.meter.rests)
 
 
 def test_a_learner_never_lacks_more_than_there_is() -> None:
