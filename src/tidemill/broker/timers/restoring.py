@@ -15,8 +15,9 @@ from tidemill.broker.timers.positioned_batches import positioned_batches
 from tidemill.broker.timers.waiting_reader import WaitingLogs
 from tidemill.shard.jobs import Jobs
 from tidemill.timer.arrival_records import arrivals_in, kept_in
-from tidemill.timer.due_row import KEPT, pack_rows, unpack_rows
+from tidemill.timer.due_row import KEPT, ROW_BYTES, arrivals_of
 from tidemill.timer.due_run import ReadRun
+from tidemill.timer.native import due_scan
 from tidemill.timer.timer_partition import TimerPartition
 from tidemill.timer.waiting_bits import BitView
 
@@ -24,7 +25,7 @@ PART_RECORDS: Final = 1 << 17  # read by one job
 TURN_RECORDS_MAX: Final = 10_000  # that deferred changes concern which are applied in one turn of the event loop
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """What a job has read of a log."""
 
     end: int  # the offset up to which it has read
@@ -85,7 +86,7 @@ class Restoring:
             return
         first, end = missing[0]
         bits = self._timers.waiting.fixed_bits()  # the job must not see them change
-        self._submit(lambda: self._read(first, end, bits), lambda part: self._part_was_read(first, part))
+        self._submit(lambda: read_part(self._logs, first, end, bits), lambda part: self._part_was_read(first, part))
 
     def _run_was_read(self, name: str, read: ReadRun | None) -> None:
         if read is None:
@@ -94,30 +95,10 @@ class Restoring:
             self._timers.restore_run(read)
         self._next()
 
-    def _part_was_read(self, first: int, part: _Part) -> None:
+    def _part_was_read(self, first: int, part: Part) -> None:
         self._timers.restore_range(first, part.end, part.rows, part.ids)
         self._files.flush_if_large()
         self._next()
-
-    def _read(self, first: int, end: int, bits: BitView) -> _Part:
-        """Read the rows of records that wait, and their ids, from `first` on: about `PART_RECORDS`, or until `end`."""
-        is_kept = first >= KEPT
-        log = self._logs.kept if is_kept else self._logs.arrivals
-        mark = KEPT if is_kept else 0
-        rows, ids = [], []
-        for position, batch in positioned_batches(log, first - mark, end - mark):
-            base_offset = read_header(batch).base_offset
-            found = arrivals_in(batch, base_offset, position, log.topic_id)
-            found_rows = kept_in(batch, base_offset, position) if is_kept else found.rows
-            for row, arrival in zip(unpack_rows(found_rows), found.arrivals, strict=True):
-                if first <= row.offset < end and bits.waits(row.arrival):
-                    rows.append(row)
-                    if arrival.timer_id is not None:
-                        ids.append((row.arrival, arrival.timer_id))
-            reached = mark + base_offset + len(found.arrivals)
-            if reached - first >= PART_RECORDS and reached < end:
-                return _Part(reached, pack_rows(rows), ids)
-        return _Part(end, pack_rows(rows), ids)
 
     def _submit(self, job: Callable[[], object], done: Callable[..., None]) -> None:
         def run() -> object:
@@ -137,3 +118,31 @@ class Restoring:
                 done(result)
 
         self._jobs.submit(run, ran, self._failed)
+
+
+def read_part(logs: WaitingLogs, first: int, end: int, bits: BitView) -> Part:
+    """
+    Read the rows of records that wait, and their ids, from offset `first` on: about `PART_RECORDS`, or until `end`,
+    where a batch ends.
+
+    Offsets of kept records have the highest bit, as in rows.  Waits for the disk.
+    """
+    is_kept = first >= KEPT
+    log, mark = (logs.kept, KEPT) if is_kept else (logs.arrivals, 0)
+    rows: list[bytes] = []
+    ids: list[tuple[int, bytes]] = []
+    for position, batch in positioned_batches(log, first - mark, end - mark):
+        base_offset = read_header(batch).base_offset
+        found = arrivals_in(batch, base_offset, position, log.topic_id)
+        base, count = mark + base_offset, len(found.arrivals)
+        skipped = max(first - base, 0)
+        every = kept_in(batch, base_offset, position) if is_kept else found.rows
+        part = every[skipped * ROW_BYTES :]
+        rows.append(due_scan.waiting_rows(part, bits))
+        timer_ids = [it.timer_id for it in found.arrivals[skipped:]]
+        if any(timer_ids):
+            named = zip(arrivals_of(part), timer_ids, strict=True)
+            ids += [(arrival, timer_id) for arrival, timer_id in named if timer_id is not None and bits.waits(arrival)]
+        if base + count - first >= PART_RECORDS and base + count < end:
+            return Part(base + count, b"".join(rows), ids)
+    return Part(end, b"".join(rows), ids)
