@@ -10,6 +10,7 @@ from tidemill.app.group_lag import group_lags
 from tidemill.app.partition_health import partition_health
 from tidemill.app.queue_gauges import queue_gauges
 from tidemill.app.readiness import problems, waiting_to_join
+from tidemill.app.rebalance_gauges import rebalance_gauges
 from tidemill.app.timer_gauges import timer_gauges
 from tidemill.broker.broker import Broker
 from tidemill.broker.connection.dispatch import UNLISTED
@@ -92,6 +93,9 @@ def _update_gauges(broker: Broker) -> None:
     metrics.share_fetches_waiting = broker.shares.waiting_count
     metrics.by_timer_topic.keep_topics(broker.image.topics)
     metrics.timers = timer_gauges(broker, broker_int(broker.layers, "tidemill.metrics.topics.max"))
+    metrics.rebalance = rebalance_gauges(broker)
+    metrics.rebalance_moved_bytes = broker.copy_pacing.copies.sent_bytes
+    metrics.replicas_released = table.released_count
     health = partition_health(broker)
     metrics.led_partitions = health.led
     metrics.leaderless_partitions = health.leaderless

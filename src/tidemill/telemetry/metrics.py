@@ -37,6 +37,15 @@ class TimerGauges(NamedTuple):
     clock_behind: float  # seconds by which the release clock is behind this broker's; infinite while it is not known
 
 
+class RebalanceGauges(NamedTuple):
+    """What the controller knows of re-placement.  All other brokers have the values below."""
+
+    status: str | None = None
+    moves: int = 0  # under way
+    refusals: int = 0  # of the last plan
+    brokers: Sequence[tuple[str, int]] = ()  # state and number of brokers in it
+
+
 class ApiCounters:
     """The counters of one Kafka API."""
 
@@ -101,6 +110,9 @@ class Metrics:
         "produce_refusals",
         "protocol_errors",
         "queues",
+        "rebalance",
+        "rebalance_moved_bytes",
+        "replicas_released",
         "request_bytes_in_flight",
         "request_failures",
         "response_bytes_unread",
@@ -145,6 +157,8 @@ class Metrics:
         self.letters_written = 0
         self.letters_dropped = 0  # dead records that were archived without a dead letter
         self.letters_lost = 0  # dead records that retention has removed before their letters were written
+        self.rebalance_moved_bytes = 0  # sent to members of shards that do not vote yet
+        self.replicas_released = 0
         # Histograms.
         self.journal_sync_seconds = Histogram(SYNC_BOUNDS_US, per_second=1_000_000)
         # Gauges: current values.
@@ -162,6 +176,7 @@ class Metrics:
         self.peer_clock_offsets: Sequence[tuple[int, float]] = ()  # broker id and seconds, positive: ahead of this one
         self.queues: Sequence[QueueGauges] = ()
         self.timers: Sequence[TimerGauges] = ()
+        self.rebalance = RebalanceGauges()
         self.shares = 0
         self.shares_unmeasured = 0
         self.share_sessions = 0

@@ -42,6 +42,8 @@ COUNTERS: Final[Mapping[str, str]] = {
     "letters_written": "Dead letters of share groups written for partitions that this broker leads.",
     "letters_dropped": "Dead records of share groups that were archived without a dead letter.",
     "letters_lost": "Dead records that retention removed before their dead letters were written.",
+    "rebalance_moved_bytes": "Bytes sent to new replicas of shards led here, until they vote.",
+    "replicas_released": "Replicas on this broker that were closed because their shards are placed on other brokers.",
 }
 GAUGES: Final[Mapping[str, str]] = {
     "connections": "Client connections open.",
@@ -111,6 +113,12 @@ TIMER_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
         "clock_behind_seconds",
         "How far the clock by which records are released is behind this broker's; +Inf while it is not known.",
     ),
+}
+REBALANCE_STATUS: Final = "1 for the status of re-placement, on the controller: idle, working, stalled or off."
+REBALANCE_STATUSES: Final = ("idle", "working", "stalled", "off")
+REBALANCE_GAUGES: Final[Mapping[str, str]] = {
+    "moves": "Shards whose replicas are on their way to other brokers, on the controller; elsewhere 0.",
+    "refusals": "Moves that the controller would make and cannot make now, as its last plan lists them; elsewhere 0.",
 }
 HISTOGRAMS: Final[Mapping[str, str]] = {
     "journal_sync_seconds": "Time to write one block to the journal and sync it.",
@@ -200,6 +208,7 @@ class PrometheusText:
                 gauge.add_metric([row.group, row.topic], getattr(row, field))
             yield gauge
         yield from self._timers()
+        yield from self._rebalance()
         requests = CounterMetricFamily("tidemill_requests", "Requests begun.", labels=["api"])
         errors = CounterMetricFamily(
             "tidemill_request_errors", "Error codes in responses, one for each place.", labels=["api", "error"]
@@ -237,6 +246,23 @@ class PrometheusText:
             for row in metrics.timers:
                 gauge.add_metric([row.topic], getattr(row, field))
             yield gauge
+
+    def _rebalance(self) -> Iterator["Metric"]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        gauges = self._metrics.rebalance
+        status = GaugeMetricFamily("tidemill_rebalance_status", REBALANCE_STATUS, labels=["status"])
+        for name in REBALANCE_STATUSES if gauges.status is not None else ():
+            status.add_metric([name], name == gauges.status)
+        yield status
+        for field, text in REBALANCE_GAUGES.items():
+            yield GaugeMetricFamily(f"tidemill_rebalance_{field}", text, value=getattr(gauges, field))
+        brokers = GaugeMetricFamily(
+            "tidemill_brokers", "Brokers of the cluster in each state, on the controller.", labels=["state"]
+        )
+        for state, count in gauges.brokers:
+            brokers.add_metric([state], count)
+        yield brokers
 
 
 def _values(histogram: Histogram) -> dict[str, Any]:

@@ -1,7 +1,15 @@
 """Metrics in Prometheus's text format."""
 
-from tidemill.telemetry.metrics import Metrics
-from tidemill.telemetry.prometheus import COUNTERS, GAUGES, HISTOGRAMS, PrometheusText, counters_of
+from tidemill.rebalance.plan import Status
+from tidemill.telemetry.metrics import Metrics, RebalanceGauges
+from tidemill.telemetry.prometheus import (
+    COUNTERS,
+    GAUGES,
+    HISTOGRAMS,
+    REBALANCE_STATUSES,
+    PrometheusText,
+    counters_of,
+)
 
 
 def test_every_metric_is_rendered() -> None:
@@ -12,7 +20,8 @@ def test_every_metric_is_rendered() -> None:
 
     assert (
         fields
-        == {"apis", "by_queue", "by_timer_topic", "by_topic", "group_lags", "peer_clock_offsets", "queues", "timers"}
+        == {"apis", "by_queue", "by_timer_topic", "by_topic", "group_lags", "peer_clock_offsets", "queues"}
+        | {"rebalance", "timers"}
         | COUNTERS.keys()
         | GAUGES.keys()
         | HISTOGRAMS.keys()
@@ -97,3 +106,29 @@ def test_values_of_topics_are_kept_apart() -> None:
     text = 'bytes_total{topic="a",api="x"} 1\nbytes_total{topic="a",api="y"} 2\nbytes_total{topic="b"} 4\n'
 
     assert {("bytes_total", "a"): 3.0, ("bytes_total", "b"): 4.0} == counters_of(text)
+
+
+def test_re_placement_has_its_status_on_the_controller_only() -> None:
+    """
+    On the controller, each status has a sample, so that an alert can count how long one lasts.  Other brokers have
+    neither a status nor states of brokers, and their numbers of moves are 0, so that sums are those of the cluster.
+    """
+    controller, other = Metrics(), Metrics()
+    controller.rebalance = RebalanceGauges("stalled", 3, 2, [("active", 4), ("silent", 2)])
+
+    text, elsewhere = (PrometheusText(metrics, {}, str).render() for metrics in (controller, other))
+
+    for line in (
+        'tidemill_rebalance_status{status="idle"} 0.0',
+        'tidemill_rebalance_status{status="stalled"} 1.0',
+        "tidemill_rebalance_moves 3.0",
+        "tidemill_rebalance_refusals 2.0",
+        'tidemill_brokers{state="silent"} 2.0',
+    ):
+        assert line in text
+    assert "tidemill_rebalance_moves 0.0" in elsewhere
+    assert "tidemill_rebalance_status{" not in elsewhere and "tidemill_brokers{" not in elsewhere
+
+
+def test_the_statuses_of_re_placement_are_those_of_the_planner() -> None:
+    assert tuple(Status) == REBALANCE_STATUSES

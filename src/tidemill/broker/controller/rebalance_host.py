@@ -127,15 +127,30 @@ class RebalanceHost:
             return "this broker is not the controller; ask again"
         return refusal_below(ELASTIC_CLUSTER, self._image().feature_level, "re-placement")
 
+    @property
+    def plan(self) -> Plan | None:
+        """The last plan, or an empty one before it, or below the feature level; None if others are the controller."""
+        period = self._period
+        if period is None:
+            return None
+        if self._image().feature_level < ELASTIC_CLUSTER:
+            return Plan((), (), Status.OFF)
+        return period.plan or Plan((), (), Status.IDLE)
+
+    @property
+    def moves_count(self) -> int:
+        """How many shards have voters that are not the planned replicas, as far as this broker knows as controller."""
+        return 0 if self._period is None else len(self._period.view.index.under_way)
+
     def report(self, plan: Plan | None = None) -> RebalanceReport:
         """Return the state of re-placement, with the last plan, or with `plan` instead."""
-        period, image = self._period, self._image()
-        if period is None:
+        period, image, last = self._period, self._image(), self.plan
+        if period is None or last is None:
             return RebalanceReport(status=Status.OFF, why="the controller plans, and this broker is not the controller")
         below = refusal_below(ELASTIC_CLUSTER, image.feature_level, "re-placement")
         if below is not None:
             return RebalanceReport(status=Status.OFF, why=below)
-        shown = plan or period.plan or Plan((), (), Status.IDLE)
+        shown = plan or last
         view, index = period.view.newest, period.view.index
         return RebalanceReport(
             status=shown.status,

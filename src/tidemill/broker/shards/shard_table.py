@@ -75,6 +75,7 @@ class ShardTable:
         self._pacing = pacing
         self._workers = Workers(machine.read_jobs, machine.background_jobs, machine.failed)
         self._events = machine.events
+        self.released_count = 0  # replicas closed because their shards are placed on other brokers
         self.is_electing = False  # whether any replica waits to campaign because its shard has no leader
         self._alive: frozenset[ReplicaKey] = frozenset()
         self._early: dict[tuple[ShardId, ReplicaKey], Message] = {}
@@ -271,5 +272,6 @@ class ShardTable:
         if not partitions:
             del self.topics[shard.topic]
         self._close(shard)
+        self.released_count += 1
         self._events.event("replica released", shard=shard.shard_id, topic=shard.topic)
         self._wake()
