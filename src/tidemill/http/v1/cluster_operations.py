@@ -159,6 +159,7 @@ ROUTES: Final = (
         access=ALTER_CLUSTER,
         handler=undrain,
         body=UndrainBody,
+        example={},
         response=Findings,
         summary="End the drain of a broker: it leads, and gets replicas again.",
     ),
