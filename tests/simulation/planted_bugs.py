@@ -14,21 +14,30 @@ def find_planted_bug(
     run: Callable[[int], object],
     seeds: Iterable[int],
     errors: tuple[type[Exception], ...] = (AssertionError,),
+    *,
+    is_controlled: bool = False,
 ) -> str:
     """
     Call `run` with one seed after the other until it raises one of `errors`, and return a line with the seed and the
     error.  `planted` returns the context in which the bug exists.  Fail if no seed finds it.
+
+    `is_controlled`: also fail if `run` raises with that seed when the bug is not planted.  Set it unless a test of the
+    same runs without planted bugs has that seed, or the control runs take too long.
     """
-    tried = 0
-    for seed in dict.fromkeys(seeds):
-        tried += 1
+    tried = list(dict.fromkeys(seeds))
+    for seed in tried:
         with planted():
             try:
                 run(seed)
             except errors as found:
                 assert_fits(found)
-                return f"{name}: seed {seed}: {str(found)[:SHOWN_MAX]}"
-    raise AssertionError(f"{name}: not found with {tried} seeds")
+                line = f"{name}: seed {seed}: {str(found)[:SHOWN_MAX]}"
+                break
+    else:
+        raise AssertionError(f"{name}: not found with {len(tried)} seeds")
+    if is_controlled:
+        run(seed)
+    return line
 
 
 def assert_fits(found: BaseException) -> None:

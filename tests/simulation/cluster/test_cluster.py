@@ -111,7 +111,7 @@ def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -
 
     errors = (AssertionError, DirectoryProblem, JournalDamaged, SegmentDamaged)
     name, seeds = f"Cluster mutant, {mutant.name}", range(mutant.seeds_max)
-    explored.append(find_planted_bug(name, mutant.planted, run, seeds, errors))
+    explored.append(find_planted_bug(name, mutant.planted, run, seeds, errors, is_controlled=True))
 
 
 @pytest.mark.parametrize(

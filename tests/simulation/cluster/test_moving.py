@@ -80,6 +80,8 @@ def test_a_planted_bug_is_found(mutant: MovingMutant, explored: list[str]) -> No
 
     name, errors = f"Moves, {mutant.planted.__name__}", (AssertionError, ExceptionGroup)
     seeds = mutant.seed, *MUTANT_SEEDS
-    explored.append(
-        find_planted_bug(name, mutant.planted, lambda seed: ContendedRun(seed, mutant.focus).run(), seeds, errors)
-    )
+
+    def run(seed: int) -> None:
+        ContendedRun(seed, mutant.focus).run()
+
+    explored.append(find_planted_bug(name, mutant.planted, run, seeds, errors, is_controlled=True))

@@ -130,4 +130,5 @@ def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
     The simulation detects each planted bug with one of the first seeds.
     """
     name = f"Offsets of share groups, {planted.__name__}"
-    explored.append(find_planted_bug(name, planted, lambda seed: offset_run(seed).run(), MUTANT_SEEDS))
+    found = find_planted_bug(name, planted, lambda seed: offset_run(seed).run(), MUTANT_SEEDS, is_controlled=True)
+    explored.append(found)
