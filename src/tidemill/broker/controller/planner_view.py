@@ -16,6 +16,7 @@ from tidemill.broker.controller.broker_watch import BrokerWatch, MeasuredBroker
 from tidemill.metadata.image import ClusterImage, Shard
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.shard import ShardId
+from tidemill.rebalance.broker_set import BrokerSet
 from tidemill.rebalance.policy import Policy
 from tidemill.rebalance.shard_index import ShardIndex
 from tidemill.rebalance.slices import Slices, Work
@@ -48,7 +49,7 @@ class PlannerView:
         self._seen: Mapping[ShardId, Shard] | None = None  # the shards of the image of the last `refresh`
 
     def refresh(self, image: ClusterImage, policy: Policy, now_ms: int) -> Slices[View]:
-        """Return a view of now, and tell the index what has changed.  Runs like every computation on the view."""
+        """Return a view of now, and have the index count what has changed.  Runs like every computation on the view."""
         work = Work()
         before, after = self._seen, image.shards
         if before is not None and before is not after:  # at first, the index counts all shards anyway
@@ -77,4 +78,5 @@ class PlannerView:
         self._seen = after
         brokers = self.watch.views(image, self._figures.brokers, self.index, policy, now_ms)
         self.newest = View(brokers=brokers, shards=self._shards)
+        yield from self.index.catch_up(image, self.newest, BrokerSet(image, self.newest).racks, work, now_ms)
         return self.newest

@@ -1,8 +1,11 @@
 """What operators ask of the controller, through any broker."""
 
+from unittest.mock import patch
+
 import pytest
 
 from tests.unit.broker.controller.healing_world import FIGURES_MS, HealingWorld
+from tidemill.broker.controller import rebalance_host
 from tidemill.metadata.feature_levels import OLDEST
 from tidemill.model import errors
 from tidemill.model.broker_state import Drain, Presence
@@ -75,6 +78,20 @@ def test_a_broker_can_leave_a_cluster_of_five() -> None:
 
     assert (errors.NONE, 4) == (answer.error_code, len(metadata.replica.voters))
     assert 5 not in world.voters("flights")
+
+
+def test_a_drain_is_checked_with_the_newest_plans() -> None:
+    """
+    A replica has just been moved away by a user, and no pass has run since.
+    """
+    world = flights()
+    with patch.object(rebalance_host, "PASS_MS", 1_000_000):
+        world.command(Operation.MOVE, shard_id=shard_id(world), brokers=[1, 2, 4])
+        world.until(lambda: world.voters("flights") == {1, 2, 4}, "it is moved")
+
+        answer = world.command(Operation.DRAIN_ALL, 3, is_trial=True)
+
+    assert (errors.NONE, None) == (answer.error_code, answer.error_message)
 
 
 def test_a_broker_without_leaders_keeps_its_replicas() -> None:
