@@ -6,13 +6,14 @@ The seed determines everything: runs with the same seed have the same `digest`, 
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha1
 from random import Random
 from typing import Any, Final
 
 from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
 from tidemill.model.broker_id import BrokerId
+from tidemill.model.config_resolution import NOTHING
 from tidemill.simulation.clients.administrator import Administrator
 from tidemill.simulation.clients.client import Client
 from tidemill.simulation.clients.history import History
@@ -36,7 +37,11 @@ TOPIC: Final = "flights"
 HEAL_S: Final = 60  # a healed cluster must acknowledge and serve all records within this time
 STEP_S: Final = 0.5  # the time between checks that everything is acknowledged and served
 NO_EPOCH_YET: Final = (1 << 31) - 1
-STATIC: Final = {"offsets.topic.num.partitions": "1"}
+STATIC: Final = {
+    "offsets.topic.num.partitions": "1",
+    # Its delays are longer than these runs, and a disk that is full for a moment would make replicas move.
+    "tidemill.rebalance.enable": "false",
+}
 
 
 class ClusterRun:
@@ -47,9 +52,14 @@ class ClusterRun:
         machine_types: tuple[MachineType, ...] = (),
         *,
         extra_coordinators: Sequence[AnyRegistration] = (),
+        static: Mapping[str, str] = NOTHING,
     ) -> None:
-        """Every broker hosts `machine_types` and `extra_coordinators` in addition to the built-in ones."""
+        """
+        Every broker hosts `machine_types` and `extra_coordinators` in addition to the built-in ones, and is started
+        with the settings `static` in addition to `STATIC`.
+        """
         self.seed = seed
+        self._static = {**STATIC, **static}
         self._extra_coordinators = extra_coordinators
         self.random = Random(seed)
         self.knobs = ClusterKnobs.draw(self.random) if knobs is None else knobs
@@ -109,7 +119,7 @@ class ClusterRun:
         self._in_client(self._probe())
         self._until(lambda: self._is_probed, "a quorum has not acknowledged a probe of every shard")
         self._until(self._is_read, "a quorum has not served everything")
-        self.faults.heal_all()
+        self._heal_all()
         if self._administrator is not None:
             self._administrator.is_stopping = True
         self._until(lambda: not self._administering, "the administrator has not finished")
@@ -120,6 +130,9 @@ class ClusterRun:
         if self.random.random() < 0.5:
             self._lose_all_power()
 
+    def _heal_all(self) -> None:
+        self.faults.heal_all()
+
     def _machine(self, number: int) -> BrokerMachine:
         machine = BrokerMachine(
             BrokerId(number),
@@ -127,7 +140,7 @@ class ClusterRun:
             self.network,
             self._fork(),
             options=self.knobs.options,
-            static={**STATIC, **({"log.roll.ms": str(self.knobs.roll_ms)} if self.knobs.roll_ms else {})},
+            static={**self._static, **({"log.roll.ms": str(self.knobs.roll_ms)} if self.knobs.roll_ms else {})},
             clock_rate=self.knobs.clock_rate,
             join=(f"broker-1:{PEER_PORT}",) if number > 1 else (),
             machine_types=self._machine_types,

@@ -50,6 +50,7 @@ class ReplicaState(NamedTuple):
 class ClusterCheck:
     def __init__(self, machines: list[BrokerMachine]) -> None:
         self._machines = machines
+        self.gone: list[BrokerMachine] = []  # machines that are lost for good, which may have acknowledged entries
         self.rot_found = 0  # the number of damaged segments found by the latest comparison of all bytes
         self._leaders: dict[tuple[ShardId, int], ReplicaKey] = {}  # (shard, term) → leader
         # The committed entries by (shard, log index): term and CRC of the payload.
@@ -135,7 +136,8 @@ class ClusterCheck:
         index = replica.commit_index
         self._majority_checked[shard_id] = index
         term = log.term_at(index)
-        holders = set().union(*[machine.holders(shard_id, index, term, replica.term) for machine in self._machines])
+        machines = (*self._machines, *self.gone)
+        holders = set().union(*[machine.holders(shard_id, index, term, replica.term) for machine in machines])
         if len(holders.intersection(replica.voters)) <= len(replica.voters) // 2:
             numbers = sorted(voter.broker_id for voter in holders)
             raise InvariantViolation(

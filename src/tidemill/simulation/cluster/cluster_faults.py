@@ -150,7 +150,7 @@ class ClusterFaults:
 
     def _strike(self, machine: BrokerMachine) -> None:
         """Inject at most one fault that ends or stops the machine's process, and possibly other faults."""
-        if self.is_over:
+        if self.is_over or machine not in self._machines:  # it may be lost for good
             return
         knobs, chance, random = self._knobs, self._chance, self._random
         if machine.loop is None:
@@ -175,10 +175,10 @@ class ClusterFaults:
         elif chance(knobs.stop):
             self._record(Fault.STOP, machine.name)
             machine.stop()
-        elif chance(knobs.wipe) and self._may_be_destroyed(machine):
+        elif chance(knobs.wipe) and self.may_be_destroyed(machine):
             self._record(Fault.WIPE, machine.name)
             machine.wipe(self._others(machine))
-        elif chance(knobs.rot) and self._may_be_destroyed(machine):
+        elif chance(knobs.rot) and self.may_be_destroyed(machine):
             rotten = machine.rot_journal(self._others(machine), random) if chance(0.3) else machine.rot(random)
             if rotten is not None:
                 self._record(Fault.ROT, f"{machine.name}, {rotten},")
@@ -190,7 +190,7 @@ class ClusterFaults:
             machine.disk.fail_sync_at = machine.disk.operations + 1 + random.randrange(30)
         self._disturb(machine)
 
-    def _may_be_destroyed(self, machine: BrokerMachine) -> bool:
+    def may_be_destroyed(self, machine: BrokerMachine) -> bool:
         """Return whether the machine may be lost permanently, which requires undamaged segments on all others."""
         return self._may_lose(machine) and not any(other.is_rotten for other in self._machines if other is not machine)
 

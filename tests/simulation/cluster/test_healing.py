@@ -1,0 +1,59 @@
+"""Simulated clusters heal themselves: brokers join, die for good, are drained, and come back, under all faults.
+
+`TIDEMILL_HEALING_SEEDS=5000` simulates 5,000 runs instead of 8, as `make soak` does.
+"""
+
+import os
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from tests.simulation.cluster.healing_mutants import MUTANTS, HealingMutant
+from tests.simulation.cluster.healing_run import BadLinksRun, healing_run
+from tests.simulation.planted_bugs import find_planted_bug
+
+RUNS: Final = int(os.environ.get("TIDEMILL_HEALING_SEEDS", "8"))
+LOTS: Final = 4  # the seeds are divided among this many tests, so that all cores are used
+MUTANT_SEEDS: Final = range(40)
+
+
+@pytest.mark.timeout(14_400)
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_a_cluster_heals_itself(lot: int, explored: list[str]) -> None:
+    """
+    Each acknowledged record is read once and in order, while brokers come and go.  In the end, every replica is on a
+    broker that is there, drained brokers are empty or lead nothing, and no file of a former replica is left.
+    """
+    happened: Counter[str] = Counter()
+    for seed in range(lot, RUNS, LOTS):
+        run = healing_run(seed)
+        run.run()
+        happened += run.happened
+
+    explored.append(f"Healing, lot {lot}: {dict(happened)}")
+    assert happened["joined"] + happened["died"]
+
+
+@pytest.mark.parametrize("seed", [4, 12], ids=["a drain before registration", "the metadata of five"])
+def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
+    healing_run(seed).run()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_healthy_cluster_is_not_re_placed(seed: int) -> None:
+    """
+    The controller does not hear a broker that all others hear, for longer than it takes to replace one.
+    """
+    run = BadLinksRun(seed)
+    run.run()
+
+    assert 1 == run.happened["looked"]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.planted.__name__)
+def test_a_planted_bug_is_found(mutant: HealingMutant, explored: list[str]) -> None:
+    """The simulation finds each planted bug, with the seed that has found it before, or with one of the first seeds."""
+    name, errors = f"Healing, {mutant.planted.__name__}", (AssertionError, ExceptionGroup)
+    seeds = (mutant.seed, *MUTANT_SEEDS)
+    explored.append(find_planted_bug(name, mutant.planted, lambda seed: mutant.run(seed).run(), seeds, errors))
