@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from tidemill.cli.duration import shown
 from tidemill.cli.output import Cells
+from tidemill.rebalance.state_words import broker_state, copied_percent
 
 BROKER_COLUMNS: Final = (
     "broker",
@@ -43,17 +43,15 @@ def broker_cells(brokers: list[Row]) -> list[Cells]:
 
 def state_of(row: Row) -> str:
     """Return whether a broker is there, for how long it has not been, and what is drained of it."""
-    state: str = row["presence"]
-    if not row["is_live"]:
-        state = f"{'down' if state == 'active' else state} {shown(row['silent_ms'])}"
-    elif state != "active":
-        state = f"{state}, back {shown(row['live_ms'])}"
-    elif not row["is_ready"] and row["drain"] == "none":
-        state = "not ready"
-    if row["drain"] != "none":
-        is_empty = row["drain"] == "all" and not row["replicas"]
-        state += ", empty" if is_empty else f", draining {row['drain']}"
-    return state
+    return broker_state(
+        presence=row["presence"],
+        drain=row["drain"],
+        is_live=row["is_live"],
+        is_ready=row["is_ready"],
+        silent_ms=row["silent_ms"],
+        live_ms=row["live_ms"],
+        replicas=row["replicas"],
+    )
 
 
 def move_cells(moves: list[Row]) -> list[Cells]:
@@ -90,10 +88,10 @@ def size_text(size: int | None) -> str | None:
 
 
 def _copied(row: Row) -> str:
-    """Return which part of the new replicas is there."""
-    newcomers = len(set(row["replicas"]) - set(row["voters"]))
-    total = newcomers * row["size"]
-    return "-" if not total else f"{max(total - row['remaining'], 0) * 100 // total}%"
+    percent = copied_percent(
+        voters=row["voters"], replicas=row["replicas"], size=row["size"], remaining=row["remaining"]
+    )
+    return "-" if percent is None else f"{percent}%"
 
 
 def _ids(broker_ids: list[int]) -> str:

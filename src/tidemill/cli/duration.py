@@ -3,7 +3,7 @@
 from typing import Final
 
 from tidemill.cli.failure import usage
-from tidemill.model.duration import UNITS_MS, parse_duration_ms
+from tidemill.model.duration import parse_duration_ms, shown
 
 DURATIONS: Final = "500ms|10s|5m|2h|1d"
 
@@ -16,11 +16,3 @@ def duration_ms(text: str, *, option: str, at_most_ms: int) -> int:
     if value > at_most_ms:
         raise usage(f"{option} {text}: at most {shown(at_most_ms)}")
     return value
-
-
-def shown(milliseconds: int) -> str:
-    """Return a duration in its largest unit, rounded down: 59s, 3m, 2h, 4d."""
-    for unit in ("d", "h", "m", "s"):
-        if milliseconds >= UNITS_MS[unit]:
-            return f"{milliseconds // UNITS_MS[unit]}{unit}"
-    return f"{milliseconds}ms"

@@ -19,6 +19,7 @@ from tidemill.cli.command_group import CommandGroup
 from tidemill.cli.confirmation import YesOption, confirm
 from tidemill.cli.duration import DURATIONS, duration_ms
 from tidemill.cli.failure import ExitCode, usage
+from tidemill.model.duration import shown
 
 if TYPE_CHECKING:
     from tidemill.cli.queue_admin import QueueAdmin
@@ -104,8 +105,6 @@ def _stats_rows(admin: "QueueAdmin", partitions: list[int]) -> list[dict[str, An
 
 
 def _stats_cells(row: dict[str, Any]) -> list[object]:
-    from tidemill.cli.duration import shown
-
     age_ms = row["oldest_age_ms"]
     if row["start"] is None:
         return [row["partition"], None, row["end"], *[None] * (len(COLUMNS) - 3)]

@@ -5,12 +5,12 @@ from itertools import pairwise
 from typing import Any, Final
 
 from tidemill.batches.records import Record
-from tidemill.cli.duration import shown
 from tidemill.cli.output import print_fields
 from tidemill.cli.queue_records import RECORD_COLUMNS, moment, record_cells
 from tidemill.cli.record_json import bytes_as_json
 from tidemill.client.timer_choice import Listed
 from tidemill.model.delayed_record import MISSED, SCHEDULE, TIMEZONE
+from tidemill.model.duration import shown
 
 BAR_MAX: Final = 40  # characters
 COLUMNS: Final = ("due", "in", "partition", "arrival", "id", "key")

@@ -21,6 +21,9 @@ class BrokerRow:
     is_up: bool
     is_controller: bool
     is_self: bool  # whether this broker serves the page
+    presence: str  # active, silent or gone, as the metadata has it
+    drain: str  # none, leaders or all
+    silent_ms: int | None  # for how long no live broker has heard it; None if one hears it
     kafka: Endpoint | None  # for clients; None until the broker has registered
     http: Endpoint | None
     rack: str | None

@@ -11,11 +11,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from tidemill.console import formats, queue_view
+from tidemill.console import formats, queue_summary, queue_view, rebalance_reader
 from tidemill.console.cluster_reader import ClusterReader
 from tidemill.console.cluster_view import ClusterView, Overview, spans
-from tidemill.console.queue_summary import QueueSummaries
+from tidemill.console.queue_summary import QueueSummary
 from tidemill.console.rates import Rates
+from tidemill.console.rebalance_reader import Rebalance
+from tidemill.console.shared_read import SharedRead
 from tidemill.model.clock import Clock
 
 T = TypeVar("T")
@@ -45,7 +47,8 @@ class Visit:
     view: ClusterView
     overview: Overview
     rates: Rates
-    queue_summaries: QueueSummaries
+    queue_summaries: SharedRead[QueueSummary]
+    rebalance: SharedRead[Rebalance]
     templates: Environment
     wall_ms: int  # when the request arrived
 
@@ -101,7 +104,8 @@ class Site:
         self._view = view
         self._clock = clock
         self._rates = Rates(clock)
-        self._queue_summaries = QueueSummaries(clock)
+        self._queue_summaries = SharedRead(clock, queue_summary.read, queue_summary.NOT_READ)
+        self._rebalance = SharedRead(clock, rebalance_reader.read, rebalance_reader.NOT_READ)
         self._templates = Environment(
             loader=PackageLoader("tidemill.console"),
             autoescape=True,
@@ -141,6 +145,7 @@ class Site:
                 overview=view.overview(),
                 rates=self._rates,
                 queue_summaries=self._queue_summaries,
+                rebalance=self._rebalance,
                 templates=self._templates,
                 wall_ms=self._clock.wall_ms(),
             )

@@ -18,3 +18,11 @@ def parse_shift_ms(text: str) -> int | None:
     sign, unsigned = (text[0], text[1:]) if text[:1] in ("+", "-") else ("+", text)
     value = parse_duration_ms(unsigned)
     return value if value is None or sign == "+" else -value
+
+
+def shown(milliseconds: int) -> str:
+    """Return a duration in its largest unit, rounded down: 59s, 3m, 2h, 4d."""
+    for unit in ("d", "h", "m", "s"):
+        if milliseconds >= UNITS_MS[unit]:
+            return f"{milliseconds // UNITS_MS[unit]}{unit}"
+    return f"{milliseconds}ms"

@@ -7,7 +7,10 @@ from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.app.console_view import KEPT_MS, ConsoleView
 from tidemill.client.connection_settings import Endpoint as ClientEndpoint
 from tidemill.console.cluster_view import LEADERLESS, OK, UNDER_REPLICATED, LocalReplica
+from tidemill.metadata.broker_states import SetDrain
 from tidemill.metadata.metadata_records import Endpoint
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.broker_state import Drain
 
 
 def world_and_view() -> tuple[BrokerWorld, ConsoleView]:
@@ -164,3 +167,24 @@ def test_the_state_of_shards_is_computed_once_for_the_pages_of_a_second() -> Non
 
     assert first is second
     assert ["__tidemill_metadata", "flights"] == [row.topic for row in view.shards()]
+
+
+def test_a_broker_has_the_state_that_the_metadata_records() -> None:
+    """
+    Every broker knows it without the controller, and for how long a broker has been silent.
+    """
+    world = ClusterWorld()
+    drained: list[object] = []
+    command = SetDrain(broker_id=BrokerId(3), drain=Drain.ALL)
+    world.controller.broker.controller.submit(command).then(drained.append)
+    world.until(lambda: bool(drained), "broker 3 is drained")
+    world.until(lambda: rows(world)[3][:2] == ("active", "all"), "broker 1 knows it")
+    assert rows(world)[3][2] is None
+
+    world.cut_off(3)
+    world.until(lambda: (rows(world)[3][2] or 0) > 1_000, "broker 3 is silent")
+
+
+def rows(world: ClusterWorld) -> dict[int, tuple[str, str, int | None]]:
+    found = ConsoleView(world[1].broker).brokers()
+    return {row.broker_id: (row.presence, row.drain, row.silent_ms) for row in found}

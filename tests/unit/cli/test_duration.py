@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill.cli.duration import duration_ms, shown
+from tidemill.cli.duration import duration_ms
 from tidemill.cli.failure import ExitCode, Failed
 
 
@@ -19,9 +19,3 @@ def test_other_texts_are_usage_errors(text: str) -> None:
     with pytest.raises(Failed, match="--wait") as error:
         duration_ms(text, option="--wait", at_most_ms=172_800_000)
     assert ExitCode.USAGE == error.value.exit_code
-
-
-def test_a_duration_is_shown_in_its_largest_unit() -> None:
-    assert ["0ms", "999ms", "59s", "1m", "23h", "7d"] == [
-        shown(ms) for ms in (0, 999, 59_999, 60_000, 86_399_999, 604_800_000)
-    ]

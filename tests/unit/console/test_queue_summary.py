@@ -12,12 +12,13 @@ from anyio import to_thread
 from tests.unit.console.console_world import HOSTILE, Clock, View, broker, get, get_all, shard
 from tests.unit.console.queue_world import GROUP, queue_of, share
 from tests.unit.console.test_queue_pages import cells
-from tidemill.console import group_reader, queue_reader, queue_summary
+from tidemill.console import group_reader, queue_reader, queue_summary, shared_read
 from tidemill.console.cluster_reader import ClusterReader
 from tidemill.console.group_reader import GroupRow
 from tidemill.console.queue_reader import ShareTopics
-from tidemill.console.queue_summary import NOT_READ, QueueSummaries, QueueSummary, summarize
+from tidemill.console.queue_summary import NOT_READ, QueueSummary, summarize
 from tidemill.console.queue_view import Queue
+from tidemill.console.shared_read import SharedRead
 
 WAIT_S = 60
 SetAnswers = Callable[..., None]
@@ -174,12 +175,16 @@ class Reads:
 def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reads]:
     reads = Reads()
     monkeypatch.setattr(queue_summary, "summarize", reads)
-    monkeypatch.setattr(queue_summary, "WAIT_S", 0.05)
+    monkeypatch.setattr(shared_read, "WAIT_S", 0.05)
     yield reads
     reads.may_end.set()  # lets the threads end
 
 
-def looks(summaries: QueueSummaries, clock: Clock, *pauses_ms: int) -> list[int]:
+def summaries_of(clock: Clock) -> SharedRead[QueueSummary]:
+    return SharedRead(clock, queue_summary.read, NOT_READ)
+
+
+def looks(summaries: SharedRead[QueueSummary], clock: Clock, *pauses_ms: int) -> list[int]:
     """Return the count of the summary that a page gets after each pause."""
 
     async def run() -> list[int]:
@@ -196,11 +201,11 @@ def test_a_result_serves_all_pages_of_some_seconds(reads: Reads, monkeypatch: py
     """
     However often the overview is opened, the brokers are asked only every five seconds.
     """
-    monkeypatch.setattr(queue_summary, "WAIT_S", WAIT_S)
+    monkeypatch.setattr(shared_read, "WAIT_S", WAIT_S)
     reads.may_end.set()
     clock = Clock()
 
-    assert [1, 1, 1, 2, 2] == looks(QueueSummaries(clock), clock, 0, 1_000, 3_999, 1, 4_999)
+    assert [1, 1, 1, 2, 2] == looks(summaries_of(clock), clock, 0, 1_000, 3_999, 1, 4_999)
 
 
 @pytest.mark.parametrize(("read_ms", "pause_ms"), [(100, 5_000), (900, 9_000), (4_000, 15_000)])
@@ -218,9 +223,9 @@ def test_a_cluster_that_takes_long_to_read_is_read_less_often(
         return QueueSummary(count=next(counts), first=(), problems=())
 
     monkeypatch.setattr(queue_summary, "summarize", read)
-    monkeypatch.setattr(queue_summary, "WAIT_S", WAIT_S)
+    monkeypatch.setattr(shared_read, "WAIT_S", WAIT_S)
 
-    assert [1, 1, 2] == looks(QueueSummaries(clock), clock, 0, pause_ms - 1, 1)
+    assert [1, 1, 2] == looks(summaries_of(clock), clock, 0, pause_ms - 1, 1)
 
 
 def test_a_page_does_not_wait_for_brokers_that_do_not_answer(reads: Reads) -> None:
@@ -240,7 +245,7 @@ def test_a_slow_read_is_shown_by_a_later_page(reads: Reads) -> None:
     A read that takes longer than a page waits goes on, and a later page shows its result.
     """
     clock = Clock()
-    summaries = QueueSummaries(clock)
+    summaries = summaries_of(clock)
 
     before = looks(summaries, clock, 0)
     reads.may_end.set()
@@ -254,12 +259,12 @@ def test_an_old_result_is_not_shown(reads: Reads, monkeypatch: pytest.MonkeyPatc
     """
     While a read is slow, pages show the last result, but only for half a minute.
     """
-    monkeypatch.setattr(queue_summary, "WAIT_S", WAIT_S)
+    monkeypatch.setattr(shared_read, "WAIT_S", WAIT_S)
     reads.may_end.set()
     clock = Clock()
-    summaries = QueueSummaries(clock)
+    summaries = summaries_of(clock)
     first = looks(summaries, clock, 0)
-    monkeypatch.setattr(queue_summary, "WAIT_S", 0.05)
+    monkeypatch.setattr(shared_read, "WAIT_S", 0.05)
     reads.may_end.clear()
 
     assert ([1], [1, 1, 0]) == (first, looks(summaries, clock, 10_000, 20_000, 1))

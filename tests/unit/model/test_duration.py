@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill.model.duration import parse_duration_ms
+from tidemill.model.duration import parse_duration_ms, shown
 
 
 @pytest.mark.parametrize(
@@ -15,3 +15,9 @@ def test_a_duration_has_a_number_and_a_unit(text: str, expected: int) -> None:
 @pytest.mark.parametrize("text", ["", "10", "s", "1.5s", "-1s", " 1s", "1 s", "1w", "1s\n", "9999999999999s"])
 def test_other_text_is_no_duration(text: str) -> None:
     assert parse_duration_ms(text) is None
+
+
+def test_a_duration_is_shown_in_its_largest_unit() -> None:
+    assert ["0ms", "999ms", "59s", "1m", "23h", "7d"] == [
+        shown(ms) for ms in (0, 999, 59_999, 60_000, 86_399_999, 604_800_000)
+    ]
