@@ -73,6 +73,9 @@ def test_replicas_move_to_the_named_brokers(world: ClusterWorld, version: int) -
     assert {0: errors.NONE, 1: errors.NONE} == codes(answer)
     assert [3, 1] == broker_ids(world[1].broker.image.shard_of("t", 0).replicas)  # type: ignore[union-attr]
     assert [1, 2] == voters(world, "u")
+    assert [True, False, False] == sorted(
+        (it.broker.copy_pacing.copies.sent_bytes > 0 for it in world.nodes), reverse=True
+    )
 
 
 def test_what_is_under_way_is_listed_and_can_be_cancelled(world: ClusterWorld) -> None:
