@@ -1,7 +1,8 @@
 """Plants bugs in re-placement; the simulated clusters that heal themselves must find them.
 
 Rules of `docs/rebalance.md` whose absence no simulation of this size finds have unit tests in `tests/unit/rebalance`:
-many silent brokers, majorities, unknown figures, accounts after all steps, fresh figures, returns in time, full newcomers, throttles.
+many silent brokers, majorities, unknown figures, accounts after all steps, fresh figures, returns in time, full
+newcomers, throttles.
 """
 
 from collections.abc import Callable, Iterator
