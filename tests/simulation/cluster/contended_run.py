@@ -18,8 +18,9 @@ from unittest.mock import patch
 from tests.simulation.cluster.moving_run import MovingRun, asking_often
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.metadata.image import Shard as PlannedShard
-from tidemill.metadata.reassignments import PlanReplicas
+from tidemill.metadata.reassignments import Move
 from tidemill.model.broker_id import ReplicaKey
+from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.raft.messages import AppendEntriesResponse, Message, Released
 from tidemill.shard.shard import Shard
@@ -231,8 +232,8 @@ class ContendedRun(MovingRun):
             return
         assert self.shard_id is not None and controller.broker is not None, "the script has begun"
         brokers = tuple(it.voter.broker_id for it in machines if it.voter is not None)
-        command = PlanReplicas(shard_id=self.shard_id, brokers=brokers)
-        controller.loop.after(0, partial(self._submit, controller.broker, command))
+        move = Move(shard_id=self.shard_id, brokers=brokers, reason=Reason.USER)
+        controller.loop.after(0, partial(self._submit, controller.broker, move))
 
     def _cut(self, one: BrokerMachine, other: BrokerMachine) -> None:
         self.network.blocked |= {(one.name, other.name), (other.name, one.name)}
