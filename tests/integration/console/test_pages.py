@@ -1,11 +1,13 @@
 """Every page of the console in Chromium, for a cluster of three brokers, one of which is killed."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
+from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import Consumer
@@ -224,6 +226,37 @@ def test_a_hidden_tab_asks_for_nothing(tab: Tab, cluster: Cluster) -> None:
         tab.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
     assert [] == while_hidden
+
+
+def test_a_drain_is_shown_while_one_looks(tab: Tab, cluster: Cluster) -> None:
+    """
+    The page of any broker has the states that the controller tells, and the status of re-placement; both are renewed
+    without a reload.
+    """
+    tab.open(address(cluster, "/", 1))
+    row = tab.page.locator("#broker-3")
+    expect(tab.page.locator("#live")).to_contain_text("under way")
+    expect(row).to_contain_text("active")
+
+    change(cluster, "drain", {"of": "leaders"})
+    try:
+        expect(row).to_contain_text("draining leaders", timeout=30_000)
+        assert [] == tab.accessibility_problems()
+    finally:
+        change(cluster, "undrain", {})
+    expect(row).not_to_contain_text("draining", timeout=30_000)
+    assert [] == tab.complaints
+
+
+def change(cluster: Cluster, operation: str, body: dict[str, str]) -> None:
+    """Change broker 3, by a request to broker 1."""
+    request = Request(
+        address(cluster, f"/v1/brokers/3/{operation}"),
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urlopen(request, timeout=30) as response:
+        assert 200 == response.status
 
 
 def test_a_broker_that_dies_is_named_while_one_looks(browser: Browser, cluster: Cluster, restarts: ExitStack) -> None:
