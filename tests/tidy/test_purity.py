@@ -14,7 +14,7 @@ LIMITED = dict.fromkeys(("storage", "console", "telemetry"), MACHINE)
 LIMITED |= dict.fromkeys(("shard", "broker", "simulation", "http"), MACHINE - {"asyncio"})
 SEEDED = "random.Random"  # a simulation creates each of its generators from its seed
 PERMITTED = {
-    "src/tidemill/console/queue_summary.py": {"threading.Lock"},  # a lock, because pages are built in threads
+    "src/tidemill/console/shared_read.py": {"threading.Lock"},  # a lock, because pages are built in threads
     "src/tidemill/console/rates.py": {"threading.Lock"},  # a lock, because pages are built in threads
     "src/tidemill/simulation/machine/disk_controls.py": {"threading"},  # a lock, because a test's threads share a disk
 }

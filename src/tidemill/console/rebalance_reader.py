@@ -41,7 +41,7 @@ class Rebalance:
     states: Mapping[int, BrokerState] = field(default_factory=lambda: MappingProxyType({}))  # by broker
     moves: Sequence[MoveRow] = ()  # under way; some of them if there are very many
     moves_count: int = 0  # all of them
-    refusals: Sequence[str] = ()  # sentences: what should be done and cannot be done now
+    refusals: Sequence[str] = ()  # sentences: what else should be done and cannot be done now
     problem: str | None = None  # why nothing is known
 
 
@@ -84,7 +84,7 @@ def report(reader: ClusterReader, asked: int) -> Rebalance:
             for it in response.moves
         ],
         moves_count=response.moves_count,
-        refusals=[it.sentence for it in response.refusals],
+        refusals=[it.sentence for it in response.refusals if it.sentence != response.why],
     )
 
 

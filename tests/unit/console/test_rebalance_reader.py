@@ -88,6 +88,17 @@ def test_states_and_moves_are_those_of_the_report() -> None:
     assert ("working", 7, ["shard 8: no place"]) == (found.status, found.moves_count, found.refusals)
 
 
+def test_the_reason_of_a_stalled_plan_is_shown_once() -> None:
+    """
+    The reason is one of the refusals of the plan.
+    """
+    refusals = [Response.Refusal(what=what, sentence=f"{what} says no") for what in ("cluster", "shard 8")]
+
+    found = reported(Response(status="stalled", why="cluster says no", refusals=refusals))
+
+    assert ("cluster says no", ["shard 8 says no"]) == (found.why, found.refusals)
+
+
 @pytest.mark.parametrize(
     ("outcome", "why"),
     [
