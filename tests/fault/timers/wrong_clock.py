@@ -32,8 +32,8 @@ class WrongClock:
             f"FAKETIME_TIMESTAMP_FILE={self._file}",
             "FAKETIME_CACHE_DURATION=1",
             "FAKETIME_DONT_FAKE_MONOTONIC=1",
-            # Otherwise each timed wait on a condition of the monotonic clock, as for the interpreter's lock, ends at once
-            # and is repeated: a thread that waits for another one spins, and gets the lock five to ten times later.
+            # Otherwise each timed wait on a condition of the monotonic clock, as for the interpreter's lock, ends at
+            # once and is repeated: a thread that waits for another one spins, and gets the lock much later.
             "FAKETIME_FORCE_MONOTONIC_FIX=0",
             "NO_FAKE_STAT=1",
         )
