@@ -54,10 +54,14 @@ class ShardIndex:
         self.crowded: dict[ShardId, None] = {}  # shards with a rack that has two replicas more than a usable rack
         self.planned_bytes: Counter[BrokerId] = Counter()  # of shards whose size is known
         self.unknown: Counter[BrokerId] = Counter()  # planned replicas whose size is not known
+        self.not_in_sync: Counter[BrokerId] = (
+            Counter()
+        )  # planned replicas that lack something committed, or are unknown
         self.balancing: set[Reason] = set()  # COUNT or BYTES while it is on the way from its begin to its end limit
         self._carried: dict[BrokerId, dict[ShardId, None]] = {}
         self._led: dict[BrokerId, dict[ShardId, None]] = {}
         self._counted: dict[ShardId, _Counted] = {}
+        self._late: dict[ShardId, tuple[BrokerId, ...]] = {}  # the replicas that `not_in_sync` counts, if any
         self._noted: dict[ShardId, None] = {}
         self._racks: Racks | None = None
         self._steps: dict[ShardId, _StepTimes] = {}  # of the last hour, in the order in which they were planned
@@ -115,6 +119,7 @@ class ShardIndex:
             self._remove(shard_id, before)
             for table in (self.under_way, self.awaits_leader, self.crowded, self._steps):
                 table.pop(shard_id, None)
+            self._set_late(shard_id, ())
             return
         replicas, size = shard.replicas, None if figures is None else figures.size
         if before is None or before.size != size or before.replicas != replicas:
@@ -123,6 +128,8 @@ class ShardIndex:
             if before is not None and before.replicas != replicas:
                 self._step_began(shard_id, before.replicas, replicas, shard.reason, now_ms)
         is_under_way = figures is not None and differs(figures, replicas)
+        in_sync = _EMPTY if figures is None else figures.in_sync
+        self._set_late(shard_id, tuple(it.broker_id for it in replicas if it.broker_id not in in_sync))
         leader = None if figures is None else figures.leader
         awaits_leader = leader is not None and leader != replicas[0].broker_id
         _put(self.under_way, shard_id, is_under_way)
@@ -134,6 +141,12 @@ class ShardIndex:
             if is_done and figures.membership is not None:
                 step.ended_at_ms = now_ms
                 self._step_ended_at.update(dict.fromkeys(step.brokers, now_ms))
+
+    def _set_late(self, shard_id: ShardId, late: tuple[BrokerId, ...]) -> None:
+        self.not_in_sync.subtract(self._late.pop(shard_id, ()))
+        if late:
+            self._late[shard_id] = late
+            self.not_in_sync.update(late)
 
     def _add(self, shard_id: ShardId, counted: _Counted) -> None:
         self._counted[shard_id] = counted

@@ -46,6 +46,7 @@ def contents(index: ShardIndex) -> dict[str, object]:
         "led": {broker_id: sorted(index.led(broker_id)) for broker_id in brokers},
         "bytes": {broker_id: index.planned_bytes[broker_id] for broker_id in brokers},
         "unknown": {broker_id: index.unknown[broker_id] for broker_id in brokers},
+        "not in sync": {broker_id: index.not_in_sync[broker_id] for broker_id in brokers},
         "under way": sorted(index.under_way),
         "awaits leader": sorted(index.awaits_leader),
         "crowded": sorted(index.crowded),

@@ -1,6 +1,5 @@
 """RebalanceReport: what operators see of re-placement: the last plan, recent steps, and what is under way."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -62,29 +61,17 @@ class RebalanceReport:
     moves_count: int = 0  # all of them, of which `moves` has MOVES_MAX at most
 
 
-def reported_brokers(image: ClusterImage, view: View, index: ShardIndex) -> dict[BrokerId, ReportedBroker]:
-    late = _late_replicas(image, view)
+def reported_brokers(view: View, index: ShardIndex) -> dict[BrokerId, ReportedBroker]:
     return {
         broker_id: ReportedBroker(
             view=broker,
             replicas=len(index.carried(broker_id)),
             leaders=len(index.led(broker_id)),
             size=index.planned_bytes[broker_id],
-            not_in_sync=late[broker_id],
+            not_in_sync=index.not_in_sync[broker_id],
         )
         for broker_id, broker in view.brokers.items()
     }
-
-
-def _late_replicas(image: ClusterImage, view: View) -> Counter[BrokerId]:
-    """Return how many planned replicas of each broker are not in sync."""
-    late: Counter[BrokerId] = Counter()
-    for shard_id, shard in image.shards.items():
-        figures = view.shards.get(shard_id)
-        in_sync = frozenset[BrokerId]() if figures is None else figures.in_sync
-        if len(in_sync) < len(shard.replicas) or any(it.broker_id not in in_sync for it in shard.replicas):
-            late.update(it.broker_id for it in shard.replicas if it.broker_id not in in_sync)
-    return late
 
 
 def moves_under_way(image: ClusterImage, view: View, index: ShardIndex) -> tuple[MoveUnderWay, ...]:
