@@ -53,12 +53,12 @@ bench: install  ## measure against Apache Kafka (needs Java and Maven), saved as
 	@$(PYTHON) -m benchmarks.arrow_read
 	@test -z "$(OLD)" || $(PYTHON) -m benchmarks.checkouts "$(OLD)"
 
-soak: java install  ## 200 kills, every fault many times, every torn page at every crash point, 20,000 runs of replicas, 1,000 of brokers, 5,000 each of share groups, timers and moving shards
+soak: java install  ## 200 kills, every fault many times, every torn page at every crash point, 20,000 runs of replicas, 1,000 of brokers, 5,000 each of share groups, timers, moving shards and clusters that heal
 	@TIDEMILL_KILLS=200 TIDEMILL_FAULTS=all $(PYTHON) -m pytest tests/fault --timeout=7200
 	@TIDEMILL_FAULTS=all $(PYTHON) -m pytest tests/integration/spark --timeout=7200
 	@TIDEMILL_EVERY_TEAR=1 $(PYTHON) -m pytest tests/simulation/store --timeout=7200
 	@TIDEMILL_RAFT_SEEDS=20000 $(PYTHON) -m pytest tests/simulation/raft --timeout=14400
-	@TIDEMILL_CLUSTER_SEEDS=1000 TIDEMILL_SHARE_SEEDS=5000 TIDEMILL_TIMER_SEEDS=5000 TIDEMILL_MOVING_SEEDS=5000 $(PYTHON) -m pytest tests/simulation/cluster --numprocesses=auto --timeout=28800
+	@TIDEMILL_CLUSTER_SEEDS=1000 TIDEMILL_SHARE_SEEDS=5000 TIDEMILL_TIMER_SEEDS=5000 TIDEMILL_MOVING_SEEDS=5000 TIDEMILL_HEALING_SEEDS=5000 $(PYTHON) -m pytest tests/simulation/cluster --numprocesses=auto --timeout=28800
 
 docs: install  ## build the site of the documentation into build/site; `make check` checks what the pages name
 	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
