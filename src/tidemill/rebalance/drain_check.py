@@ -16,7 +16,7 @@ from tidemill.rebalance.broker_set import BrokerSet
 from tidemill.rebalance.draft import Draft, begin_draft, may_shrink, replica_on
 from tidemill.rebalance.policy import Policy
 from tidemill.rebalance.shard_index import ShardIndex
-from tidemill.rebalance.slices import Slices, Work
+from tidemill.rebalance.slices import Slices
 from tidemill.rebalance.view import View
 
 
@@ -41,8 +41,6 @@ def check_drain(
     All shards are placed on paper, one after the other, without limits on copies.  Raises KeyError if the view has no
     such broker.  It runs between two passes of the planner, like a pass.
     """
-    # A shard may be newer than the last pass.
-    yield from index.catch_up(image, view, BrokerSet(image, view).racks, Work(), now_ms)
     drained = replace(view.brokers[broker_id], drain=Drain.ALL)
     view = replace(view, brokers={**view.brokers, broker_id: drained})
     brokers = BrokerSet(image, view)
