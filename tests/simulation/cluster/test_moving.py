@@ -1,6 +1,6 @@
 """Shards that move between simulated brokers keep every acknowledged record, and leave nothing behind.
 
-`TIDEMILL_MOVING_SEEDS=5000` simulates 5,000 runs instead of 40, and 125 of each focus instead of one, as `make soak`
+`TIDEMILL_MOVING_SEEDS=5000` simulates 5,000 runs instead of 24, and 125 of each focus instead of one, as `make soak`
 does.
 """
 
@@ -15,7 +15,7 @@ from tests.simulation.cluster.moving_mutants import MUTANTS, MovingMutant
 from tests.simulation.cluster.moving_run import asking_often, moving_run
 from tests.simulation.planted_bugs import find_planted_bug
 
-RUNS: Final = int(os.environ.get("TIDEMILL_MOVING_SEEDS", "40"))
+RUNS: Final = int(os.environ.get("TIDEMILL_MOVING_SEEDS", "24"))
 LOTS: Final = 4  # the seeds are divided among this many tests, so that all cores are used
 BROKERS: Final = (3, 4, 5)
 FOCUS_SEEDS: Final = range(4, 4 + max(RUNS // 40, 1))  # without planted bugs, mutants' runs have the seeds before
