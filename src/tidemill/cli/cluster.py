@@ -6,7 +6,7 @@ Examples:
   tidemill cluster status --once
   tidemill cluster status --http 127.0.0.1:9080,127.0.0.1:9081 --json
   tidemill cluster brokers
-  tidemill cluster drain 3 --wait 2h
+  tidemill cluster rebalance
   tidemill cluster moves
   tidemill cluster upgrade --dry-run
 """

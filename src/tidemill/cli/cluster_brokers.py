@@ -203,8 +203,10 @@ def _print_findings(answer: dict[str, Any]) -> None:
 
 
 def _wait(http: str | None, option: str | None, left: Any, broker: int, what: str) -> None:
-    from tidemill.cli.cluster_http import ClusterHttp
+    from tidemill.cli.cluster_http import ClusterHttp, http_errors
     from tidemill.cli.cluster_waits import wait
 
-    cluster = ClusterHttp(resolve_http(http))
-    wait(option, lambda: left(cluster, broker), what=what)
+    addresses = resolve_http(http)
+    cluster = ClusterHttp(addresses)
+    with http_errors(addresses):
+        wait(option, lambda: left(cluster, broker), what=what)

@@ -125,7 +125,7 @@ def move(
         else:
             cluster.post(f"/v1/shards/{shard}/move", {"brokers": _numbers(to)})
             print(f"Shard {shard} moves to {to}.")
-    wait_until(wait, lambda: move_left(cluster, shard), what=f"moving shard {shard}")
+        wait_until(wait, lambda: move_left(cluster, shard), what=f"moving shard {shard}")
 
 
 def transfer(

@@ -10,7 +10,7 @@ from tidemill.cli.cluster_tables import size_text
 from tidemill.cli.duration import duration_ms
 from tidemill.cli.failure import Failed
 from tidemill.cli.output import counted
-from tidemill.client.broker_http import NoResponse, Refused
+from tidemill.client.broker_http import NoResponse, NotReady
 
 POLL_S: Final = 0.5
 SHOW_S: Final = 10.0  # between two lines if stderr is not a terminal
@@ -20,7 +20,7 @@ Left = Callable[[], str | None]  # returns what is left to do; None: nothing
 
 
 def wait(option: str | None, left: Left, *, what: str) -> None:
-    """Wait until nothing is left, if `option` is given.  Raise Failed after that time; the cluster goes on."""
+    """Wait until nothing is left, if `option` is given.  Raise Failed after that time; the cluster goes on.  Raise Refused."""
     if option is None:
         return
     until = time.monotonic() + duration_ms(option, option="--wait", at_most_ms=WAIT_MS_MAX) / 1_000
@@ -28,7 +28,7 @@ def wait(option: str | None, left: Left, *, what: str) -> None:
     while True:
         try:
             text = left()
-        except (NoResponse, Refused) as problem:  # such as a new controller that has to begin
+        except (NoResponse, NotReady) as problem:  # such as a new controller that has to begin
             text = str(problem)
         if text is None:
             break

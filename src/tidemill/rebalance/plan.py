@@ -1,11 +1,13 @@
 """Plan: what the planner wants changed now, what it refuses, and why."""
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
+
+BEGINS: Final = "controller"  # the subject of a refusal while a new controller waits for figures: nothing is wrong
 
 
 class Status(StrEnum):

@@ -16,7 +16,7 @@ from tidemill.rebalance.broker_set import BrokerSet
 from tidemill.rebalance.draft import begin_draft
 from tidemill.rebalance.evacuation import empty_drained, relieve_disks
 from tidemill.rebalance.leader_load import balance_leaders
-from tidemill.rebalance.plan import Plan, Refusal, Status
+from tidemill.rebalance.plan import BEGINS, Plan, Refusal, Status
 from tidemill.rebalance.policy import Policy
 from tidemill.rebalance.presence import stall
 from tidemill.rebalance.rack_repair import repair_racks
@@ -42,7 +42,7 @@ def decide(image: ClusterImage, view: View, policy: Policy, now_ms: int, index: 
     if waited_ms < policy.figures_after_ms:
         began, wait = duration(waited_ms), duration(policy.figures_after_ms)
         sentence = f"the controller began {began} ago, and waits {wait} for the figures of all shards"
-        return Plan((), (Refusal("controller", sentence),), Status.IDLE)
+        return Plan((), (Refusal(BEGINS, sentence),), Status.IDLE)
     draft = yield from begin_draft(image, view, policy, now_ms, index, brokers)
     yield
     stalled = stall(image, view, policy, index)

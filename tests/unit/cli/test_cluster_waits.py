@@ -8,7 +8,7 @@ import pytest
 from tidemill.cli import cluster_waits
 from tidemill.cli.cluster_waits import leaders_left, majority_left, move_left, replicas_left, sync_left, wait
 from tidemill.cli.failure import Failed
-from tidemill.client.broker_http import Refused
+from tidemill.client.broker_http import NotReady, Refused
 
 
 class Answers:
@@ -36,7 +36,7 @@ def test_it_ends_when_nothing_is_left_also_after_errors_that_pass(capsys: pytest
         yield None
 
     steps = left()
-    refused = [Refused("no controller")]
+    refused = [NotReady("no controller")]
 
     def next_left() -> str | None:
         if refused:
@@ -47,6 +47,16 @@ def test_it_ends_when_nothing_is_left_also_after_errors_that_pass(capsys: pytest
 
     assert next(steps, "asked to the end") == "asked to the end"
     assert "draining broker 3: no controller" in capsys.readouterr().err
+
+
+def test_a_refusal_ends_it() -> None:
+    """Waiting would not help."""
+
+    def left() -> str:
+        raise Refused("broker 9 is not in this cluster")
+
+    with pytest.raises(Refused, match="broker 9"):
+        wait("1m", left, what="draining")
 
 
 def test_it_gives_up_and_says_what_is_left() -> None:

@@ -12,7 +12,7 @@ from tidemill.broker.controller.rebalance_report import PresenceNote, RecentStep
 from tidemill.broker.machine import Machine
 from tidemill.broker.repeated_events import RepeatedEvents
 from tidemill.model.broker_state import Presence
-from tidemill.rebalance.plan import Refusal, Step
+from tidemill.rebalance.plan import BEGINS, Refusal, Step
 from tidemill.rebalance.presence import PresenceChange
 
 RECENT_MAX: Final = 200
@@ -48,6 +48,8 @@ class RebalanceHistory:
         """Note the refusals of a plan."""
         before, self._refused = self._refused, frozenset(refusal.what for refusal in refusals)
         for refusal in refusals:
+            if refusal.what == BEGINS:
+                continue
             if refusal.what not in before and self._repeated.occurred(("refusal", refusal.what)) is not None:
                 self._machine.events.warning("move refused", what=refusal.what, why=refusal.sentence)
 

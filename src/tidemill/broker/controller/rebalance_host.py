@@ -160,7 +160,7 @@ class RebalanceHost:
             refusals=shown.refusals,
             recent=tuple(self._history.steps),
             notes=tuple(self._history.notes),
-            brokers=reported_brokers(view, index),
+            brokers=reported_brokers(image, view, index),
             moves=moves_under_way(image, view, index),
             moves_count=len(index.under_way),
         )

@@ -61,7 +61,7 @@ class RebalanceReport:
     moves_count: int = 0  # all of them, of which `moves` has MOVES_MAX at most
 
 
-def reported_brokers(view: View, index: ShardIndex) -> dict[BrokerId, ReportedBroker]:
+def reported_brokers(image: ClusterImage, view: View, index: ShardIndex) -> dict[BrokerId, ReportedBroker]:
     return {
         broker_id: ReportedBroker(
             view=broker,
@@ -71,6 +71,7 @@ def reported_brokers(view: View, index: ShardIndex) -> dict[BrokerId, ReportedBr
             not_in_sync=index.not_in_sync[broker_id],
         )
         for broker_id, broker in view.brokers.items()
+        if broker_id in image.brokers  # it may have been removed since the last pass
     }
 
 
