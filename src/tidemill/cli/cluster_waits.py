@@ -20,7 +20,10 @@ Left = Callable[[], str | None]  # returns what is left to do; None: nothing
 
 
 def wait(option: str | None, left: Left, *, what: str) -> None:
-    """Wait until nothing is left, if `option` is given.  Raise Failed after that time; the cluster goes on.  Raise Refused."""
+    """
+    Wait until nothing is left, if `option` is given.  Raise Failed after that time; the cluster goes on.  Raise Refused
+    for what will not pass.
+    """
     if option is None:
         return
     until = time.monotonic() + duration_ms(option, option="--wait", at_most_ms=WAIT_MS_MAX) / 1_000
