@@ -9,8 +9,8 @@ it as a new voter.  `cluster.key` and the settings contain the key and have mode
 After that, its settings contain `tidemill.join` as well, so that it does not bootstrap another cluster if its data is
 lost.
 
-With three or more brokers, new topics have three replicas and tolerate the loss of one broker, unless the environment
-or the settings files say otherwise.
+With three or more brokers, new topics have three replicas and tolerate the loss of one broker, and groups do not wait
+for more members at their start, unless the environment or the settings files say otherwise.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from typing import Final
 
 from tidemill.app.held_ports import HeldPorts
 from tidemill.app.listeners import CLUSTER_KEY, HTTP_LISTENER, JOIN, PEER_LISTENER, Address, SettingRefused, address_of
-from tidemill.app.settings import Settings, check_dev_broker, settings_from
+from tidemill.app.settings import DEV_DEFAULTS, Settings, check_dev_broker, settings_from
 from tidemill.app.start_problem import StartProblem, unbindable
 from tidemill.metadata.insync import MIN_INSYNC
 from tidemill.model.broker_id import BrokerId
@@ -102,7 +102,7 @@ class DevDirectory:
         self._check(count, first_kafka, first_http)
         has_cluster = any((self._root / f"broker-{number}" / paths.IDENTITY).exists() for number in self._existing())
         stored = [self._stored(number) for number in range(1, count + 1)]
-        defaults = _replication(count) | _chosen_replication([it.static for it in stored if it is not None])
+        defaults = _defaults(count) | _chosen([it.static for it in stored if it is not None])
         found = [self._broker(number, first_kafka, first_http, it) for number, it in enumerate(stored, 1)]
         joining = [
             replace(broker, join=tuple(other.peer for other in found if other is not broker))
@@ -184,22 +184,22 @@ def _missing(directory: Path) -> list[Path]:
     return list(itertools.takewhile(lambda path: not path.exists(), (at := directory.absolute(), *at.parents)))
 
 
-def _replication(count: int) -> dict[str, str]:
-    """Return the default replication settings for a cluster of `count` brokers."""
-    settings = {REPLICATION_FACTOR: str(min(REPLICAS_MAX, count))}
+def _defaults(count: int) -> dict[str, str]:
+    """Return the settings of each broker in a cluster of `count` brokers that a user may change."""
+    settings = {**DEV_DEFAULTS, REPLICATION_FACTOR: str(min(REPLICAS_MAX, count))}
     return settings | ({MIN_INSYNC: "2"} if count >= REPLICAS_MAX else {})
 
 
-def _chosen_replication(stored: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the replication settings that a user has changed in the settings files of brokers, which `stored` holds.
+def _chosen(stored: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the settings that a user has changed in the settings files of brokers, which `stored` holds.
 
     These differ from the defaults for a cluster of `len(stored)` brokers.  They apply to all brokers, because any
-    broker may become the controller.
+    broker may become the controller or coordinate a group.
     """
-    written = _replication(len(stored))
+    written = _defaults(len(stored))
     chosen: dict[str, str] = {}
     for static in stored:
-        for key in (REPLICATION_FACTOR, MIN_INSYNC):
+        for key in (*DEV_DEFAULTS, REPLICATION_FACTOR, MIN_INSYNC):
             if key in static and static[key] != written.get(key):
                 chosen.setdefault(key, static[key])
     return chosen

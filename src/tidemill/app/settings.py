@@ -42,6 +42,9 @@ ENVIRONMENT_PREFIX: Final = "TIDEMILL_SET_"
 # connections from other brokers only on loopback addresses.
 LOOPBACK_KEY: Final = b"tidemill: no key was set, and only this machine is asked"
 FILE_BYTES_MAX: Final = 1 << 20  # a larger file must have been named by mistake
+# Settings of all brokers of `tidemill dev`, as in the settings file that Kafka comes with: otherwise the first member
+# of a group waits for 3 s, in case there are others.
+DEV_DEFAULTS: Final = MappingProxyType({"group.initial.rebalance.delay.ms": "0"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +71,14 @@ def settings_from(*, file: str | None, environment: Mapping[str, str], sets: Seq
 
 
 def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, str]) -> Settings:
-    """Return the settings of `tidemill dev`: three options, and all other keys from the environment.
+    """Return the settings of `tidemill dev`: three options, all other keys from the environment, and `DEV_DEFAULTS`.
 
     By default the peer listener takes any free port, so that several such brokers can run on one machine.  A restarted
     broker takes the same port again.
     """
     options = {"log.dirs": data, "listeners": f"PLAINTEXT://{kafka}", HTTP_LISTENER: http}
-    return settings_of(_merged({PEER_LISTENER: "127.0.0.1:0"}, _from_environment(environment), options))
+    defaults = {**DEV_DEFAULTS, PEER_LISTENER: "127.0.0.1:0"}
+    return settings_of(_merged(defaults, _from_environment(environment), options))
 
 
 def check_dev_broker(

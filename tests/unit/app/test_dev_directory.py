@@ -104,6 +104,21 @@ def test_a_value_in_one_settings_file_is_kept_for_all_brokers(tmp_path: Path) ->
     assert [expected] * 3 == grown == replication(prepared(tmp_path, count=3))
 
 
+def test_groups_of_a_dev_cluster_do_not_wait_for_more_members(tmp_path: Path) -> None:
+    """By default the first members of a group do not wait for others; what a user has written for one broker is kept
+    for all.
+    """
+    key = "group.initial.rebalance.delay.ms"
+    first = prepared(tmp_path)
+    before = [stored(broker).static[key] for broker in first]
+    config = Path(first[1].config)
+    config.write_text(config.read_text().replace(f'{key}: "0"', f'{key}: "700"'))
+
+    after = [stored(broker).static[key] for broker in prepared(tmp_path)]
+
+    assert (["0"] * 3, ["700"] * 3) == (before, after)
+
+
 def test_ports_are_consecutive(tmp_path: Path) -> None:
     """The brokers get consecutive ports, starting with the given one."""
     first = free_ports(3)

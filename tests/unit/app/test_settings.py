@@ -71,6 +71,18 @@ def test_the_options_of_dev_override_the_environment() -> None:
     )  # fmt: skip
 
 
+def test_groups_of_a_dev_broker_do_not_wait_for_more_members() -> None:
+    """The environment overrides the delay of `tidemill dev`, and `tidemill broker` has Kafka's default."""
+    key, chosen = "group.initial.rebalance.delay.ms", {"TIDEMILL_SET_GROUP_INITIAL_REBALANCE_DELAY_MS": "700"}
+    delays = [
+        dev_settings(data="here", kafka="127.0.0.1:0", http="127.0.0.1:0", environment=environment).static[key]
+        for environment in ({}, chosen)
+    ]
+
+    assert ["0", "700"] == delays
+    assert key not in settings_from(file=None, environment={}, sets=[]).static
+
+
 def test_keys_without_effect_are_collected() -> None:
     """Keys that have no effect are collected in the settings, and the broker logs them once at its start."""
     settings = settings_from(file=None, environment={}, sets=["num.network.threads=3"])
