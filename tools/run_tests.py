@@ -3,8 +3,9 @@
     python tools/run_tests.py [PYTEST OPTION ...]
 
 Each stage is a separate pytest process, so a stage that crashes does not stop the others.  Stages in which no test
-waits run first, each on all cores.  The others mostly wait for processes, so they run in three lanes at the same time,
-and the output of such a stage is printed when it ends.
+waits run first, each on all cores; their tests that are marked as long begin before the others.  The other stages
+mostly wait for processes, so they run in three lanes at the same time, and the output of such a stage is printed when
+it ends.
 
 The report lists the reason of every skip, because a missing tool (strace, fuse3, promtool) silently removes tests.  Its
 last line has the form `N passed, N failed, N skipped in S s`.  The exit code is 0 only when no test failed and every
@@ -16,8 +17,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -152,7 +154,8 @@ def run(stage: Stage, options: list[str], *, is_timeless: bool = False) -> Outco
 def run_all(root: Path, options: list[str]) -> list[Outcome]:
     """Run the timeless stages, then the lanes at the same time, and return the outcomes of all stages."""
     timeless, side_by_side = lanes(root)
-    outcomes = [run(stage, options, is_timeless=True) for stage in timeless]
+    with class_archive():
+        outcomes = [run(stage, options, is_timeless=True) for stage in timeless]
     with ThreadPoolExecutor(len(side_by_side)) as pool:
         for lane in pool.map(lambda stages: [run(stage, options) for stage in stages], side_by_side):
             outcomes += lane
@@ -206,17 +209,23 @@ def install_seconds(root: Path) -> float:
     return float(stamp.read_text().strip() or 0)
 
 
-def make_class_archive() -> None:
-    """Make the archive with which Java processes of tests start quickly, unless it exists.  Tests pass without it."""
-    if not CLASS_ARCHIVE.exists():
-        print("Archiving the classes of Spark (once)…", flush=True)
-        subprocess.run([sys.executable, "tools/spark_class_archive.py", CLASS_ARCHIVE], cwd=ROOT, check=False)
+@contextmanager
+def class_archive() -> Iterator[None]:
+    """
+    Make the archive with which Java processes of tests start quickly, unless it exists, and wait for it at the end.
+    Tests pass without it.
+    """
+    if CLASS_ARCHIVE.exists():
+        yield
+        return
+    print("Archiving the classes of Spark (once)…", flush=True)
+    with subprocess.Popen([sys.executable, "tools/spark_class_archive.py", CLASS_ARCHIVE], cwd=ROOT):
+        yield
 
 
 def main(options: list[str]) -> int:
     install_s = install_seconds(ROOT)
     started = time.monotonic()
-    make_class_archive()
     outcomes = run_all(ROOT, options)
     print(report(outcomes, install_s, time.monotonic() - started))
     return 1 if not outcomes or any(outcome.is_broken for outcome in outcomes) else 0

@@ -1,10 +1,12 @@
 """The test runner finds all tests and reports their results."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tools.run_tests import Outcome, Stage, counts_of, lanes, report, run, skips_of
+from tools import run_tests
+from tools.run_tests import Outcome, Stage, class_archive, counts_of, lanes, report, run, skips_of
 
 
 @pytest.mark.parametrize(
@@ -127,3 +129,24 @@ def test_a_run_reports_the_skips_of_real_tests(tmp_path: Path) -> None:
 
     assert ["the tool is not installed"] == [*outcome.skips]
     assert "the tool is not installed" in report([outcome], 0.0, 1.0)
+
+
+def test_the_archive_of_classes_is_made_beside_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The archive is made while the first stages run, and is complete when the stages begin that use it.  It is made once.
+    """
+    (tmp_path / "tools").mkdir()
+    archive, begun = tmp_path / "archive", tmp_path / "begun"
+    os.mkfifo(begun)
+    program = tmp_path / "tools" / "spark_class_archive.py"
+    program.write_text(f"open({str(begun)!r}).read(); import sys; open(sys.argv[1], 'a').write('made')")
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "CLASS_ARCHIVE", archive)
+
+    with class_archive():
+        assert not archive.exists()
+        begun.write_text("go on")  # the program waits for this
+    with class_archive():
+        pass
+
+    assert "made" == archive.read_text()
