@@ -4,21 +4,12 @@ import json
 import time
 import uuid
 from base64 import b64encode
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tests.integration.cli.dev_cluster import running_cluster
 from tests.integration.http.http_client import HttpClient, wait_for, wait_until_known
-
-
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[HttpClient]]:
-    with running_cluster(tmp_path_factory.mktemp("delay") / "data", 3) as found:
-        yield [HttpClient(broker["http"]) for broker in found.brokers]
-    assert "Traceback" not in found.stderr.read_text()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -10,23 +9,15 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import tidemill
-from tests.integration.cli.dev_cluster import Cluster, running_cluster
+from tests.integration.cli.dev_cluster import Cluster
 from tests.integration.http.http_client import HttpClient, wait_until_known
 
 IDLE = "10s"  # longer than any wait for a message that comes
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster(tmp_path_factory.mktemp("delay") / "data", 3) as found:
-        yield found
-    assert "Traceback" not in found.stderr.read_text()
-
-
 @pytest.fixture
-def topic(cluster: Cluster) -> str:
+def topic(brokers: list[HttpClient]) -> str:
     name = f"timers-{uuid.uuid4().hex[:12]}"
-    brokers = [HttpClient(broker["http"]) for broker in cluster.brokers]
     body = {"name": name, "kind": "timer", "partitions": 1, "replication_factor": 3}
     assert 201 == brokers[0].send("POST", "/v1/topics", body).status
     earliest = {"configs": {"share.auto.offset.reset": "earliest"}}
