@@ -1,12 +1,14 @@
 """Settings of all tests, and quick starts of brokers even if Python may not write bytecode next to its sources.
 
 With PYTHONDONTWRITEBYTECODE, every process would compile all modules that it imports, and the suite starts many
-brokers.  Therefore the bytecode is written to a directory of this test run instead.  `java_options` does the same for
-Java processes.
+brokers.  Therefore the bytecode is written to a directory of this test run instead, unless `make install` has compiled
+everything.  `java_options` does the same for Java processes.
 """
 
 import os
 import tempfile
+from importlib.util import cache_from_source
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -20,14 +22,23 @@ pytest.register_assert_rewrite("tests.fault", "tests.integration", "tests.simula
 hypothesis.settings.register_profile("tidemill", deadline=None)
 hypothesis.settings.load_profile("tidemill")
 
+COMPILED = Path(cache_from_source(str(Path(__file__).parents[1] / "src/tidemill/__init__.py")))
 BYTECODE = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["JAVA_TOOL_OPTIONS"] = " ".join(JAVA_OPTIONS)
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", "") and "PYTHONPYCACHEPREFIX" not in os.environ:
+    if COMPILED.exists() or "PYTHONPYCACHEPREFIX" in os.environ:
+        return
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         config.stash[BYTECODE] = tempfile.TemporaryDirectory(prefix="tidemill-bytecode-", ignore_cleanup_errors=True)
         os.environ["PYTHONPYCACHEPREFIX"] = config.stash[BYTECODE].name
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let long tests begin first, although pytest-randomly has shuffled all: one that begins last leaves cores idle."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
