@@ -43,6 +43,7 @@ bench: install  ## measure against Apache Kafka (needs Java and Maven), saved as
 	@$(PYTHON) -m benchmarks.heartbeats
 	@$(PYTHON) -m benchmarks.restart
 	@$(PYTHON) -m benchmarks.planner
+	@$(PYTHON) -m benchmarks.lost_broker
 	@$(PYTHON) -m benchmarks.share_groups
 	@$(PYTHON) -m benchmarks.http_produce
 	@$(PYTHON) -m benchmarks.http_queue

@@ -1,4 +1,4 @@
-"""Three brokers of one kind as a cluster, with their addresses and the sum of the resources that they have used."""
+"""Brokers of one kind as a cluster, with their addresses and the sum of the resources that they have used."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -48,13 +48,23 @@ def three_tidemills(
     peers: Sequence[int] = (),
     source: Path = REPOSITORY / "src",
 ) -> Cluster:
-    """
-    Start three brokers: the first bootstraps the cluster, and the others join it.
+    """Start three brokers.  The arguments are those of `tidemills`; without `peers`, free ports are chosen."""
+    return tidemills(directory, peers=peers or [free_port() for _ in range(BROKERS)], more=more, source=source)
 
-    `more` are additional settings of all brokers, `peers` their peer ports, and `source` is the `src` folder whose
-    program runs.
+
+def tidemills(
+    directory: Path,
+    *,
+    peers: Sequence[int],
+    more: Mapping[str, str | int] = MappingProxyType({}),
+    source: Path = REPOSITORY / "src",
+) -> Cluster:
     """
-    peers = peers or [free_port() for _ in range(BROKERS)]
+    Start a broker for each of `peers`, which are their peer ports: the first bootstraps the cluster, and the others
+    join it.
+
+    `more` are additional settings of all brokers, and `source` is the `src` folder whose program runs.
+    """
     brokers: list[BrokerProcess] = []
     for number, peer in enumerate(peers, 1):
         settings: dict[str, str | int] = {"broker.id": number, "tidemill.peer.listener": f"127.0.0.1:{peer}"}

@@ -3,14 +3,17 @@ Measure what heartbeats cost: one broker and scripted peers, each with a real li
 
     python -m benchmarks.heartbeats [--peers N]… [--seconds N]
 
-The peers answer nothing and are not registered, so the broker does nothing else.  The figure CPU is the use of the
-broker in percent of a core, above its use without peers.
+The peers answer nothing and are not registered, so the broker does nothing else.  CPU and memory are what the broker
+uses above its use without peers, in percent of a core and in MB.  A client asks the broker for its API versions 100
+times a second; its longest waits show for how long heartbeats hold the event loop.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import random
+import struct
 import sys
 import tempfile
 import time
@@ -38,6 +41,10 @@ PERIOD_SECONDS = 0.25
 DIALLED_AT_ONCE = 32  # a broker closes the oldest of more than 64 connections that have not proven the key
 SECONDS_MAX = 60.0
 DESIGNED_CPU_PERCENT = {99: 0.7, 299: 1.8, 999: 6.9}  # what was measured when heartbeats were designed
+ASKED_SECONDS = 0.01
+API_VERSIONS, CORRELATION = 18, 7
+ASK = struct.Struct(">ihhih").pack(10, API_VERSIONS, 0, CORRELATION, -1)  # a version 0 request without a client id
+SIZE = struct.Struct(">i")
 
 
 class ScriptedPeer:
@@ -71,6 +78,21 @@ class ScriptedPeer:
             await asyncio.sleep(PERIOD_SECONDS)
 
 
+async def ask(address: str, waits: list[float]) -> None:
+    """Add the milliseconds of each answer of the broker to `waits`."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        while True:
+            asked = time.monotonic()
+            writer.write(ASK)
+            await reader.readexactly(SIZE.unpack(await reader.readexactly(SIZE.size))[0])
+            waits.append(1_000 * (time.monotonic() - asked))
+            await asyncio.sleep(ASKED_SECONDS)
+    finally:
+        writer.close()
+
+
 async def measure(broker: TidemillBroker, count: int, seconds: float) -> dict[str, float]:
     """Return what the broker uses with so many peers."""
     loop = asyncio.get_running_loop()
@@ -88,13 +110,23 @@ async def measure(broker: TidemillBroker, count: int, seconds: float) -> dict[st
                     transport.reach([address])
                 while any(peer.link is None for peer in peers[first : first + DIALLED_AT_ONCE]):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
+        waits: list[float] = []
+        beats.append(loop.create_task(ask(broker.bootstrap, waits)))
         await asyncio.sleep(2)
+        waits.clear()
         used, began = broker.cpu_seconds(), time.monotonic()
         await asyncio.sleep(seconds)  # the time that is measured
         cpu = (broker.cpu_seconds() - used) / (time.monotonic() - began)
         if lost := sum(peer.link is None for peer in peers):
             raise RuntimeError(f"{lost} of {count} links were lost")
-        return {"peers": count, "cpu_percent": 100 * cpu, "memory_mb": broker.resident_bytes() / 1e6}
+        waits.sort()
+        return {
+            "peers": count,
+            "cpu_percent": 100 * cpu,
+            "memory_mb": broker.resident_bytes() / 1e6,
+            "answer_ms_p99": waits[int(len(waits) * 0.99)],
+            "answer_ms_max": waits[-1],
+        }
     finally:
         for beat in beats:
             beat.cancel()
@@ -119,6 +151,11 @@ def figures(counts: Sequence[int], seconds: float) -> list[dict[str, float]]:
             broker.stop()
 
 
+def each_us(cpu_percent: float, count: int) -> float:
+    """Return the microseconds of CPU for each heartbeat that is sent and received."""
+    return 1e4 * cpu_percent * PERIOD_SECONDS / count
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.heartbeats", description="Measure what the heartbeats of many peers cost."
@@ -127,14 +164,21 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0)
     options = parser.parse_args()
     console = Console(soft_wrap=True)
+    load_before = os.getloadavg()[0]
     alone, *found = figures(options.peers or PEERS, options.seconds)
-    console.print_json(json.dumps([alone, *found]))
+    told = {"load_before": load_before, "load_after": os.getloadavg()[0], "counts": [alone, *found]}
+    console.print_json(json.dumps(told))
     for row in found:
         count, cpu = int(row["peers"]), row["cpu_percent"] - alone["cpu_percent"]
-        each_us = 1e4 * cpu * PERIOD_SECONDS / count
-        line = f"{count} peers: {cpu:.2f} % of a core, {each_us:.0f} µs for a heartbeat sent and received"
         designed = DESIGNED_CPU_PERCENT.get(count)
-        console.print(line if designed is None else f"{line}; designed for {designed:g} %", markup=False)
+        line = (
+            f"{count} peers: {cpu:.2f} % of a core, {each_us(cpu, count):.0f} µs for a heartbeat sent and received; "
+            f"{row['memory_mb'] - alone['memory_mb']:.1f} MB; an answer takes {row['answer_ms_p99']:.1f} ms at the "
+            f"99th percentile and {row['answer_ms_max']:.1f} ms at most, {alone['answer_ms_p99']:.1f} and "
+            f"{alone['answer_ms_max']:.1f} ms without peers"
+        )
+        beside = "" if designed is None else f"; designed for {designed:g} %, {each_us(designed, count):.0f} µs"
+        console.print(line + beside, markup=False)
     return 0
 
 

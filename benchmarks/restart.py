@@ -49,8 +49,8 @@ def create_topics(bootstrap: str) -> None:
         made.result(WAIT_SECONDS_MAX)
 
 
-def fill(bootstrap: str, size: int) -> None:
-    """Produce `size` bytes.  At the end, all records but those in flight are acknowledged."""
+def fill(bootstrap: str, size: int, *, topic: str = TOPIC, partitions: int = PARTITIONS) -> None:
+    """Produce `size` bytes, evenly to all partitions of a topic.  At the end, all records are acknowledged."""
     refused: list[object] = []
 
     def delivered(error: object, _: Message) -> None:
@@ -63,7 +63,7 @@ def fill(bootstrap: str, size: int) -> None:
     for number in range(size // VALUE_BYTES):
         while True:
             try:
-                producer.produce(TOPIC, value, partition=number % PARTITIONS, on_delivery=delivered)
+                producer.produce(topic, value, partition=number % partitions, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -16,6 +16,7 @@ from benchmarks.broker import STOP_SECONDS_MAX, BrokerProcess, free_port, wait_f
 
 READY_SECONDS_MAX = 30.0
 SCRAPE_SECONDS_MAX = 10.0
+SAMPLE = re.compile(rb"^(\w+) (\S+)$", re.MULTILINE)
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -72,10 +73,12 @@ class TidemillBroker(BrokerProcess):
 
     def checkpoints(self) -> int:
         """Return the number of completed checkpoints since the start, from the broker's metrics."""
+        return int(self.samples()["tidemill_checkpoints_total"])
+
+    def samples(self) -> dict[str, float]:
+        """Return the broker's metrics without labels, by name."""
         with urlopen(f"http://{self.http}/metrics", timeout=SCRAPE_SECONDS_MAX) as answer:
-            told = re.search(rb"^tidemill_checkpoints_total (\S+)$", answer.read(), re.MULTILINE)
-        assert told is not None, "the broker does not count its checkpoints"
-        return int(float(told[1]))
+            return {name.decode(): float(value) for name, value in SAMPLE.findall(answer.read())}
 
     def stop_wrapped(self) -> None:
         """Stop the broker itself, not its wrapper: the wrapper exits by itself when it has written its output."""
