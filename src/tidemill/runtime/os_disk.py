@@ -97,7 +97,8 @@ class OsDisk:
 
     def total_space(self) -> int:
         found = os.statvfs(self._root)
-        return found.f_blocks * found.f_frsize
+        used = found.f_blocks - found.f_bfree
+        return (used + found.f_bavail) * found.f_frsize  # without what is kept for root, which is neither
 
     def free_space(self) -> int:
         found = os.statvfs(self._root)

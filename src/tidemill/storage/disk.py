@@ -124,7 +124,10 @@ class Disk(Protocol):
         ...
 
     def total_space(self) -> int:
-        """Return the size in bytes of the file system that holds the data directory."""
+        """
+        Return the bytes of the file system that holds the data directory: those in use, and `free_space`.  What only
+        privileged processes can write is left out.
+        """
         ...
 
     def free_space(self) -> int:

@@ -29,6 +29,14 @@ def disk(root: Path) -> Iterator[OsDisk]:
     disk.unlock()
 
 
+def test_what_is_kept_for_root_does_not_fill_a_disk(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk of 1,000 blocks, of which 400 are in use and 500 are kept for root, is 80 % full, as `df` shows it."""
+    kept = os.statvfs_result((4096, 4096, 1_000, 600, 100, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: kept)
+
+    assert (500 * 4096, 100 * 4096) == (disk.total_space(), disk.free_space())
+
+
 class TestOsDisk(DiskContract):
     @pytest.fixture
     def disk(self, root: Path) -> Iterator[OsDisk]:
