@@ -4,8 +4,8 @@ Each copy has a token bucket, which fills at the rate of `rebalance/pacing`.  By
 even if the bucket then owes some, and nothing more is sent until it owes nothing.  So messages of any size pass, and
 what is sent in the long run is exactly the rate.
 
-A copy begins with its first message, and ends when it has had nothing to send for `IDLE_MS`: its share then goes to the
-others.
+A copy begins with its first message.  It ends when it is said to have ended and owes nothing, or when it has had
+nothing to send for `IDLE_MS`; its share then goes to the others.
 """
 
 from typing import Final, NamedTuple
@@ -28,13 +28,14 @@ class Copy(NamedTuple):
 
 
 class _Bucket:
-    __slots__ = ("at_ms", "bytes", "rate", "used_ms")
+    __slots__ = ("at_ms", "bytes", "has_ended", "rate", "used_ms")
 
     def __init__(self, now_ms: int) -> None:
         self.rate = 1  # bytes a second
         self.bytes = 0.0  # below zero: owed
         self.at_ms = now_ms  # when `bytes` was right
         self.used_ms = now_ms  # when the copy last sent, or wanted to send
+        self.has_ended = False  # nothing is sent any more; what is owed is paid back before others get the share
 
     def fill(self, now_ms: int) -> None:
         grown = self.bytes + self.rate * (now_ms - self.at_ms) / 1_000
@@ -86,7 +87,7 @@ class SentCopies:
         """Share the limit out again.  Called before `wait_ms` whenever `is_share_due`."""
         over_ms = SHARE_MS if self._shared_ms is None else max(1, now_ms - self._shared_ms)
         self._shared_ms, self._limit = now_ms, limit_bytes_per_s
-        for copy in [copy for copy, bucket in self._buckets.items() if now_ms - bucket.used_ms >= IDLE_MS]:
+        for copy in [copy for copy, bucket in self._buckets.items() if _is_over(bucket, now_ms)]:
             del self._buckets[copy]
         copied = {copy.shard_id for copy in self._buckets}
         for shard_id in [*self._ingest]:
@@ -100,7 +101,7 @@ class SentCopies:
         """Return how long the copy must wait before it sends its next bytes; 0 if it may send now."""
         bucket = self._bucket(copy, now_ms)
         bucket.fill(now_ms)
-        bucket.used_ms = now_ms
+        bucket.used_ms, bucket.has_ended = now_ms, False
         return bucket.wait_ms
 
     def sent(self, copy: Copy, size: int, now_ms: int) -> None:
@@ -109,7 +110,17 @@ class SentCopies:
         bucket = self._bucket(copy, now_ms)
         bucket.fill(now_ms)
         bucket.bytes -= size
-        bucket.used_ms = now_ms
+        bucket.used_ms, bucket.has_ended = now_ms, False
+
+    def end(self, copy: Copy) -> None:
+        """Note that nothing more is sent for the copy.  If it sends again, it goes on."""
+        bucket = self._buckets.get(copy)
+        if bucket is not None:
+            bucket.has_ended = True
+
+    def has_ended(self, copy: Copy) -> bool:
+        bucket = self._buckets.get(copy)
+        return bucket is None or bucket.has_ended
 
     def _bucket(self, copy: Copy, now_ms: int) -> _Bucket:
         bucket = self._buckets.get(copy)
@@ -125,3 +136,8 @@ class SentCopies:
         for copy, bucket in self._buckets.items():
             bucket.fill(now_ms)
             bucket.rate = rates[copy]
+
+
+def _is_over(bucket: _Bucket, now_ms: int) -> bool:
+    bucket.fill(now_ms)
+    return not bucket.wait_ms if bucket.has_ended else now_ms - bucket.used_ms >= IDLE_MS

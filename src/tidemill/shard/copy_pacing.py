@@ -39,6 +39,10 @@ class CopyPacing:
         """Count bytes of `copy` that were sent."""
         self.copies.sent(copy, size, self._monotonic_ms())
 
+    def end(self, copy: Copy) -> None:
+        """Note that nothing more is sent for `copy`: its share goes to the others."""
+        self.copies.end(copy)
+
     def _wait_ms(self, copy: Copy) -> int:
         now_ms = self._monotonic_ms()
         if self.copies.is_share_due(now_ms):
@@ -49,7 +53,7 @@ class CopyPacing:
         self._call_later(min(wait_ms, LOOK_AGAIN_MS) / 1_000, lambda: self._look(copy))
 
     def _look(self, copy: Copy) -> None:
-        wait_ms = self._wait_ms(copy)
+        wait_ms = 0 if self.copies.has_ended(copy) else self._wait_ms(copy)
         if wait_ms:
             self._look_in(copy, wait_ms)
         else:

@@ -406,7 +406,7 @@ class Shard:
             self._uncommitted.extend(ready.entries)
         for voter, message in ready.messages:
             self._outgoing.send(voter, message)
-        if self.replica.membership.learners:
+        if self._learners.is_needed:
             self._learners.pace(ready)
         for member in ready.installs:
             self._catch_up.offer(member)

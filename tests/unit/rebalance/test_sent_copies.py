@@ -117,6 +117,53 @@ def test_the_share_of_a_copy_that_has_ended_goes_to_the_others() -> None:
     assert 0.98 < (sender.sent[left] - before) / (100 * MIB) < 1.02
 
 
+def test_the_share_of_a_copy_that_is_said_to_have_ended_is_free_at_once() -> None:
+    """The others do not wait until it has been idle for long."""
+    sender = Sender(10 * MIB)
+    left, right = copy_of(1), copy_of(2)
+    sender.run([left, right], 10_000, 50_000)
+
+    sender.copies.end(right)
+    sender.run([left], SHARE_MS + STEP_MS, 50_000)
+    before = sender.sent[left]
+    sender.run([left], 1_000, 50_000)
+
+    assert 0.98 < (sender.sent[left] - before) / (10 * MIB) < 1.02
+
+
+def test_what_an_ended_copy_owes_is_paid_before_its_share_is_free() -> None:
+    """Otherwise the end of each copy would take the sender above its limit by a message."""
+    sender = Sender(MIB)
+    left, right = copy_of(1), copy_of(2)
+    sender.run([left, right], 3_000, 10_000)
+    sender.copies.sent(right, 4 * MIB, sender.now_ms)  # 8 s at half of the limit
+    sender.copies.end(right)
+    before = sender.sent[left]
+
+    sender.run([left], 7_000, 10_000)
+    while_owed = sender.sent[left] - before
+    sender.run([left], 3_000, 10_000)
+
+    assert 0.98 < while_owed / (3.5 * MIB) < 1.02
+    assert (sender.sent[left] - before) / MIB > 5
+
+
+def test_an_ended_copy_that_sends_again_goes_on() -> None:
+    """Its learner was removed, and came back."""
+    copies = SentCopies()
+    copies.share(MIB, 0)
+    copies.sent(copy_of(1), 4 * MIB, 0)
+
+    ended = []
+    for go_on in (lambda: copies.sent(copy_of(1), 1, 0), lambda: copies.wait_ms(copy_of(1), 0)):
+        copies.end(copy_of(1))
+        ended.append(copies.has_ended(copy_of(1)))
+        go_on()
+        ended.append(copies.has_ended(copy_of(1)))
+
+    assert [True, False, True, False] == ended
+
+
 def test_two_copies_of_one_shard_have_a_share_each() -> None:
     """Each must catch up with the shard."""
     sender = Sender(1)

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.shard.shard_side import LEADER, LEARNER, OPTIONS, Side, exchange
 from tidemill.model.shard import ShardId
 from tidemill.raft.message_codec import decode
-from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
+from tidemill.raft.messages import AppendEntries, Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 from tidemill.raft.voters import Membership
 from tidemill.rebalance.sent_copies import Copy
 from tidemill.shard.copy_pacing import CopyPacing
@@ -157,6 +157,38 @@ def test_a_voter_never_waits(timers: Timers) -> None:
     assert leader.shard.replica.commit_index == leader.shard.log.last_index
     assert timers.pacing.copies.wait_ms(COPY, timers.now_ms)
     assert leader.shard._learners.is_due(LEARNER), "a damaged voter pulls at full speed"
+
+
+def test_a_copy_ends_with_the_promotion_of_its_learner(timers: Timers) -> None:
+    """Its share of the limit is free, and a timer that is still running does not begin it again."""
+    leader, learner = lead(timers, rows=1_000), Side(LEARNER)
+    exchange(leader, learner, turns=4)
+    leader.write(0, VALUE)
+    exchange(leader, learner, turns=1)
+    had_ended = timers.pacing.copies.has_ended(COPY)
+
+    leader.shard.change_membership(Membership((LEADER, LEARNER)), leader.now_ms)
+    leader.resume()
+    exchange(leader, learner, turns=2)
+    has_ended = timers.pacing.copies.has_ended(COPY)
+    timers.run(60_000)
+
+    assert (False, True) == (had_ended, has_ended)
+    assert timers.pacing.copies.has_ended(COPY)
+    assert not timers.count
+
+
+def test_a_copy_ends_with_the_leadership_of_its_sender(timers: Timers) -> None:
+    """The next leader sends the rest, under its own limit."""
+    leader, learner = lead(timers, rows=1_000), Side(LEARNER)
+    exchange(leader, learner, turns=4)
+    had_ended = timers.pacing.copies.has_ended(COPY)
+
+    term = leader.shard.replica.term + 1
+    leader.shard.receive(LEARNER, AppendEntries(term=term, prev_index=0, prev_term=0, commit_index=0))
+    leader.resume()
+
+    assert (False, True) == (had_ended, timers.pacing.copies.has_ended(COPY))
 
 
 def test_a_pause_ends_where_a_pull_takes_its_place(timers: Timers) -> None:
