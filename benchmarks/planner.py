@@ -6,11 +6,14 @@ Measure the planner of re-placement with 62,500 shards on 1,000 brokers: the tim
 Every shard has three replicas, on three of ten racks.  `first` counts all shards; `idle` finds nothing to do; `reports`
 has 1,000 new figures of shards, as many as come in a second; `gone` and `drained` have one broker that is to be
 emptied, `rack back` one rack without replicas; `may stop` and `check drain` are what an operator asks.  The event loop
-serves requests between two slices, so a slice must not take long.  Times are those of the thread's CPU.
+serves requests between two slices, so a slice must not take long.  Times are those of the thread's CPU.  Two slices of
+`first` take longer than the others, 1 to 2 ms: a dict of all shards doubles its size in them, once in the life of a
+controller.
 """
 
 import argparse
 import gc
+import os
 import sys
 import time
 from collections import Counter
@@ -54,6 +57,10 @@ class Figures:
     slices_ms: list[float] = field(default_factory=list)
     passes_ms: list[float] = field(default_factory=list)
     steps: int = 0
+
+    @property
+    def slow(self) -> int:
+        return sum(elapsed > SLICE_MS_MAX for elapsed in self.slices_ms)
 
     def percentile(self, share: float) -> float:
         return sorted(self.slices_ms)[min(len(self.slices_ms) - 1, int(len(self.slices_ms) * share))]
@@ -203,20 +210,26 @@ def main() -> int:
     parser.add_argument("--shards", type=int, default=62_500)
     parser.add_argument("--brokers", type=int, default=1_000)
     options = parser.parse_args()
+    load_before = os.getloadavg()[0]
     measured = measure(options.shards, options.brokers)
     table = Table(title=f"planner with {options.shards:,} shards on {options.brokers:,} brokers")
-    for column in ("pass", "slices", "p50 ms", "p99 ms", "max ms", "whole pass ms", "steps"):
+    for column in ("pass", "slices", "p50 ms", "p99 ms", "max ms", f"> {SLICE_MS_MAX:g} ms", "pass ms", "steps"):
         table.add_column(column, justify="left" if column == "pass" else "right")
     for name, figures in measured.items():
         times = (figures.percentile(0.5), figures.percentile(0.99), max(figures.slices_ms))
         whole = sum(figures.passes_ms) / len(figures.passes_ms)
         slices = len(figures.slices_ms) // len(figures.passes_ms)
-        table.add_row(name, f"{slices:,}", *(f"{value:.2f}" for value in times), f"{whole:.1f}", str(figures.steps))
+        shown = (*(f"{value:.2f}" for value in times), str(figures.slow), f"{whole:.1f}", str(figures.steps))
+        table.add_row(name, f"{slices:,}", *shown)
     console = Console(soft_wrap=True)
     console.print(table)
     worst = max(figures.percentile(0.99) for figures in measured.values())
     verdict = "pass" if worst <= SLICE_MS_MAX else "miss"
-    console.print(f"a slice: {worst:.2f} ms at the 99th percentile, at most {SLICE_MS_MAX:g} wanted: {verdict}")
+    total, slow = sum(len(it.slices_ms) for it in measured.values()), sum(it.slow for it in measured.values())
+    console.print(
+        f"a slice: {worst:.2f} ms at the 99th percentile, at most {SLICE_MS_MAX:g} wanted: {verdict}; {slow} of "
+        f"{total:,} take longer; load {load_before:.1f} before, {os.getloadavg()[0]:.1f} after"
+    )
     return 0
 
 
