@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from tidemill.cli.output import Cells
+from tidemill.model.data_size import size_text
 from tidemill.rebalance.state_words import broker_state, copied_percent
 
 BROKER_COLUMNS: Final = (
@@ -73,18 +74,6 @@ def step_cells(steps: list[Row]) -> list[Cells]:
         (row["shard_id"], row["reason"], _ids(row["replicas"]), size_text(row["size"]), row["sentence"])
         for row in steps
     ]
-
-
-def size_text(size: int | None) -> str | None:
-    """Return a number of bytes in the largest fitting unit: 512 B, 1.5 KiB, 12.4 GiB."""
-    if size is None:
-        return None
-    if size < 1 << 10:
-        return f"{size} B"
-    for unit, bits in (("KiB", 10), ("MiB", 20), ("GiB", 30)):
-        if size < 1 << (bits + 10):
-            return f"{size / (1 << bits):.1f} {unit}"
-    return f"{size / (1 << 40):.1f} TiB"
 
 
 def _copied(row: Row) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tidemill.cli.cluster_http import ClusterHttp
-from tidemill.cli.cluster_tables import size_text
 from tidemill.cli.duration import duration_ms
 from tidemill.cli.failure import Failed
 from tidemill.cli.output import counted
 from tidemill.client.broker_http import NoResponse, NotReady
+from tidemill.model.data_size import size_text
 
 POLL_S: Final = 0.5
 SHOW_S: Final = 10.0  # between two lines if stderr is not a terminal

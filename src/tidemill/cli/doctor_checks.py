@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from tidemill.broker.shards.free_space import FREE_BYTES_MIN
 from tidemill.cli.output import counted
 from tidemill.model.config_keys import BROKER_KEYS
+from tidemill.model.data_size import size_text
 
 PYTHON_MIN: Final = (3, 11)
 JAVA_MIN: Final = 17
@@ -117,12 +118,12 @@ def free_disk(free_bytes: int) -> Check:
     """
     journal = BROKER_KEYS["tidemill.journal.bytes.max"].default
     assert isinstance(journal, int)
-    found = f"{free_bytes / (1 << 30):.1f} GiB free"
+    found = f"{size_text(free_bytes)} free"
     if free_bytes < FREE_BYTES_MIN:
         return fail("free disk", found, f"writes are refused below {FREE_BYTES_MIN >> 20} MiB: free some space")
     if free_bytes < FREE_BYTES_MIN + journal:
-        needed = (FREE_BYTES_MIN + journal) / (1 << 30)
-        fix = f"the journal alone may need {needed:.2f} GiB: free some space, or lower tidemill.journal.bytes.max"
+        needed = size_text(FREE_BYTES_MIN + journal)
+        fix = f"the journal alone may need {needed}: free some space, or lower tidemill.journal.bytes.max"
         return warn("free disk", found, fix)
     return ok("free disk", found)
 

@@ -8,8 +8,9 @@ from rich.live import Live
 from rich.table import Table
 
 from tidemill.cli.cluster_http import ClusterHttp
-from tidemill.cli.cluster_tables import MOVE_COLUMNS, move_cells, size_text
+from tidemill.cli.cluster_tables import MOVE_COLUMNS, move_cells
 from tidemill.cli.output import counted, table_of
+from tidemill.model.data_size import size_text
 
 LINES_AROUND: Final = 8  # screen lines that the title, the heading, the frame and the prompt take up
 

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from tidemill.console.cluster_view import Setting
+from tidemill.model.data_size import size_text, three_digits
 
 UNKNOWN: Final = "–"
 _SPANS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def count(number: int | None) -> str:
@@ -15,14 +15,7 @@ def count(number: int | None) -> str:
 
 
 def size(size_bytes: float | None) -> str:
-    """Return a size with three significant digits: "17 B", "1.21 MiB"."""
-    if size_bytes is None:
-        return UNKNOWN
-    unit = 0
-    while size_bytes >= 1_000 and unit < len(_UNITS) - 1:
-        size_bytes /= 1_024
-        unit += 1
-    return f"{size_bytes:.0f} B" if unit == 0 else f"{_three_digits(size_bytes)} {_UNITS[unit]}"
+    return UNKNOWN if size_bytes is None else size_text(size_bytes)
 
 
 def rate(per_second: float | None) -> str:
@@ -33,8 +26,8 @@ def rate(per_second: float | None) -> str:
         return "0"
     for unit, factor in (("M", 1e6), ("k", 1e3)):
         if per_second >= factor * 0.9995:
-            return f"{_three_digits(per_second / factor)} {unit}"
-    return _three_digits(per_second)
+            return f"{three_digits(per_second / factor)} {unit}"
+    return three_digits(per_second)
 
 
 def milliseconds(duration_ms: float | None) -> str:
@@ -42,7 +35,7 @@ def milliseconds(duration_ms: float | None) -> str:
         return UNKNOWN
     if duration_ms >= 1_000:
         return f"{duration_ms / 1_000:.1f} s"
-    return f"{duration_ms} ms" if isinstance(duration_ms, int) else f"{_three_digits(duration_ms)} ms"
+    return f"{duration_ms} ms" if isinstance(duration_ms, int) else f"{three_digits(duration_ms)} ms"
 
 
 def age(duration_ms: int | None) -> str:
@@ -81,9 +74,3 @@ def meant(setting: Setting) -> str:
 
 def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _three_digits(number: float) -> str:
-    if number >= 100:
-        return f"{number:.0f}"
-    return f"{number:.1f}" if number >= 10 else f"{number:.2f}"

@@ -12,10 +12,11 @@ from typing import Final
 
 from tidemill.metadata.image import Shard
 from tidemill.model.broker_id import BrokerId, ReplicaKey
+from tidemill.model.data_size import size_text
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.rebalance.draft import Draft, replica_on
-from tidemill.rebalance.sentences import amount, brokers_text, counted
+from tidemill.rebalance.sentences import brokers_text, counted
 from tidemill.rebalance.slices import Slices
 from tidemill.rebalance.view import ShardView
 
@@ -67,7 +68,8 @@ def balance_bytes(draft: Draft) -> Slices[None]:
         return
     mean = sum(values[broker_id] for broker_id in brokers) / len(brokers)
     floor = draft.policy.bytes_floor
-    yield from _balance(draft, _Measure(Reason.BYTES, values, brokers, floor, lambda shard: shard.size, amount, mean))
+    measure = _Measure(Reason.BYTES, values, brokers, floor, lambda shard: shard.size, size_text, mean)
+    yield from _balance(draft, measure)
 
 
 def _replicas_text(count: int) -> str:

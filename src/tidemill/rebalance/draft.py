@@ -7,13 +7,14 @@ from typing import Final
 
 from tidemill.metadata.image import ClusterImage, Shard
 from tidemill.model.broker_id import BrokerId, ReplicaKey
+from tidemill.model.data_size import size_text
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.rebalance.accounts import Accounts, sender
 from tidemill.rebalance.broker_set import BrokerSet
 from tidemill.rebalance.plan import Plan, Refusal, Status, Step
 from tidemill.rebalance.policy import Policy
-from tidemill.rebalance.sentences import amount, counted, duration
+from tidemill.rebalance.sentences import counted, duration
 from tidemill.rebalance.shard_index import ShardIndex
 from tidemill.rebalance.slices import Slices, Work
 from tidemill.rebalance.targets import Choice, Targets
@@ -171,7 +172,7 @@ class Draft:
         racks = [self.brokers.racks.of.get(replica.broker_id) for replica in substitutes.values()]
         where = f"; rack {', '.join(map(str, racks))}" if all(rack is not None for rack in racks) else ""
         noun = "broker" if len(substitutes) == 1 else "brokers"
-        sentence = f"shard {shard.shard_id} → {noun} {to}: {why}; {amount(size)}{where}"
+        sentence = f"shard {shard.shard_id} → {noun} {to}: {why}; {size_text(size)}{where}"
         self._steps[shard.shard_id] = Step(shard.shard_id, replicas, reason, size, sentence)
 
     def drop(self, shard: Shard, figures: ShardView, former: ReplicaKey, reason: Reason, why: str) -> None:

@@ -4,11 +4,12 @@ from typing import Final
 
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.broker_state import Presence
+from tidemill.model.data_size import size_text
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.rebalance.draft import Draft, Outcome, replica_on
 from tidemill.rebalance.largest import keep_largest
-from tidemill.rebalance.sentences import amount, percent
+from tidemill.rebalance.sentences import percent
 from tidemill.rebalance.slices import Slices
 
 CANDIDATES_MAX: Final = 64  # replicas of one disk that are tried in one pass, so that a pass is short
@@ -39,7 +40,7 @@ def relieve_disks(draft: Draft) -> Slices[None]:
             candidates.remove((size, number))
             shard = draft.image.shards[ShardId(number)]
             source = replica_on(shard, broker_id)
-            outcome = draft.move(shard, source, Reason.DISK, f"{why}, by {amount(excess)}")
+            outcome = draft.move(shard, source, Reason.DISK, f"{why}, by {size_text(excess)}")
             excess -= size if outcome is Outcome.PLANNED else 0
             refused += outcome is Outcome.REFUSED
             yield

@@ -13,11 +13,12 @@ a *leaver* votes and is planned no more.
 from tidemill.metadata.image import Shard
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.data_size import size_text
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.rebalance.accounts import remaining
 from tidemill.rebalance.draft import Draft, may_shrink
-from tidemill.rebalance.sentences import amount, duration, percent
+from tidemill.rebalance.sentences import duration, percent
 from tidemill.rebalance.slices import Slices
 from tidemill.rebalance.view import ShardView
 
@@ -123,5 +124,5 @@ def _return_text(draft: Draft, figures: ShardView, newcomer: ReplicaKey, back: R
     live_ms = draft.brokers.known[back.broker_id].live_ms
     return (
         f"broker {back.broker_id} is back, live for {duration(live_ms)}; broker {newcomer.broker_id} has "
-        f"{percent(copied, figures.size)} of {amount(figures.size)}"
+        f"{percent(copied, figures.size)} of {size_text(figures.size)}"
     )

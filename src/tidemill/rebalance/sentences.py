@@ -1,19 +1,8 @@
-"""Texts for the sentences of steps and refusals: amounts, durations, and brokers with what is known of them."""
+"""Texts for the sentences of steps and refusals: durations, counts, and brokers with what is known of them."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from tidemill.model.broker_id import BrokerId
-
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-
-
-def amount(size: int) -> str:
-    """Return bytes as text, such as "12.4 GiB"."""
-    value, unit = float(size), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.1f} {_UNITS[unit]}" if unit else f"{size} B"
 
 
 def duration(milliseconds: int) -> str:

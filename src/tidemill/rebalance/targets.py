@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from tidemill.model.broker_id import BrokerId, ReplicaKey
+from tidemill.model.data_size import size_text
 from tidemill.rebalance.accounts import Accounts
 from tidemill.rebalance.broker_set import BrokerSet
 from tidemill.rebalance.policy import Policy
-from tidemill.rebalance.sentences import amount, counted
+from tidemill.rebalance.sentences import counted
 
 
 class Choice(NamedTuple):
@@ -84,7 +85,7 @@ class Targets:
         if choice.full:
             limit = self._policy.disk_percent_max
             disks = counted(choice.full, "broker")
-            return f"with its {amount(size)}, the disk of each of {disks} would be more than {limit} % full"
+            return f"with its {size_text(size)}, the disk of each of {disks} would be more than {limit} % full"
         usable = counted(len(self._brokers.targets), "broker")
         return f"its {counted(replica_count, 'replica')} need as many brokers, and {usable} can take replicas"
 

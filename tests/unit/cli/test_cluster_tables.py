@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tidemill.cli.cluster_tables import broker_cells, move_cells, size_text, state_of
+from tidemill.cli.cluster_tables import broker_cells, move_cells, state_of
 
 
 def broker(**changes: Any) -> dict[str, Any]:
@@ -51,24 +51,8 @@ def test_a_state_says_what_is_wrong_with_a_broker_and_for_how_long(changes: dict
 def test_figures_that_are_not_known_are_dashes_and_no_zeros() -> None:
     known, unknown = broker_cells([broker(), broker(disk_total=None, disk_used=None, cpu=None)])
 
-    assert (3, "active", "b", "25%", "12%", 4, 1, "3.0 MiB", 2, 1) == tuple(known)
+    assert (3, "active", "b", "25%", "12%", 4, 1, "3.00 MiB", 2, 1) == tuple(known)
     assert (None, None) == (unknown[3], unknown[4])
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (None, None),
-        (0, "0 B"),
-        (1_023, "1023 B"),
-        (1_536, "1.5 KiB"),
-        (1 << 20, "1.0 MiB"),
-        (5 << 30, "5.0 GiB"),
-        (3 << 40, "3.0 TiB"),
-    ],
-)
-def test_a_size_has_the_largest_fitting_unit(size: int | None, text: str | None) -> None:
-    assert text == size_text(size)
 
 
 def test_progress_is_the_share_that_the_new_replicas_have() -> None:

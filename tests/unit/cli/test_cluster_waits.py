@@ -77,7 +77,7 @@ def test_a_drain_ends_when_nothing_is_planned_there_and_nothing_is_still_a_voter
     move = {"voters": [1, 2, 3], "replicas": [1, 2, 4], "remaining": 2_048}
     answers = Answers(rebalance={"brokers": [broker]}, moves={"moves": [move]})
 
-    assert "1 shard left, 1 under way, 2.0 KiB to copy" == replicas_left(answers, 3)  # type: ignore[arg-type]
+    assert "1 shard left, 1 under way, 2.00 KiB to copy" == replicas_left(answers, 3)  # type: ignore[arg-type]
     answers.answers["moves"] = {"moves": [move | {"voters": [1, 2, 4]}]}
     assert replicas_left(answers, 3) is None  # type: ignore[arg-type]
     broker["replicas"] = 2

@@ -65,7 +65,7 @@ def test_a_new_broker_gets_the_replicas_of_the_fullest() -> None:
 
     assert ([3], Reason.COUNT) == (ids(step.replicas), step.reason)
     assert step.sentence == (
-        "shard 1 → broker 3: broker 1 carries 8 replicas, broker 3 0 replicas, 5 replicas on average; 1.0 MiB"
+        "shard 1 → broker 3: broker 1 carries 8 replicas, broker 3 0 replicas, 5 replicas on average; 1.00 MiB"
     )
 
 

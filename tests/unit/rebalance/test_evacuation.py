@@ -56,7 +56,7 @@ def test_a_disk_that_gets_a_replica_is_relieved_before_it_is_full() -> None:
     (step,) = cluster.decide().steps
 
     assert (1, Reason.DISK) == (step.shard_id, step.reason)
-    assert "the disk of broker 1 is 84 % full, more than 80 %, by 4.0 GiB" in step.sentence
+    assert "the disk of broker 1 is 84 % full, more than 80 %, by 4.00 GiB" in step.sentence
 
 
 def test_the_disk_of_a_silent_broker_is_left_alone() -> None:

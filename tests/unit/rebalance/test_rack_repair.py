@@ -16,7 +16,7 @@ def test_replicas_go_back_to_a_rack_that_is_back() -> None:
     (step,) = cluster.decide().steps
 
     assert ([1, 2, 3], Reason.RACK) == (ids(step.replicas), step.reason)
-    assert "shard 1 → broker 3: rack a has 2 of its 3 replicas; 1.0 GiB; rack c" == step.sentence
+    assert "shard 1 → broker 3: rack a has 2 of its 3 replicas; 1.00 GiB; rack c" == step.sentence
 
 
 def test_replicas_are_as_even_as_the_racks_allow() -> None:

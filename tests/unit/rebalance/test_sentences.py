@@ -3,7 +3,7 @@
 import pytest
 
 from tidemill.model.broker_id import BrokerId
-from tidemill.rebalance.sentences import amount, brokers_text, counted, duration, percent, points
+from tidemill.rebalance.sentences import brokers_text, counted, duration, percent, points
 
 
 @pytest.mark.parametrize(
@@ -21,15 +21,6 @@ from tidemill.rebalance.sentences import amount, brokers_text, counted, duration
 def test_a_duration_has_its_two_largest_units(milliseconds: int, text: str) -> None:
     """More would not help anyone to decide."""
     assert text == duration(milliseconds)
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (13_314_398_618, "12.4 GiB"), (1 << 61, "2048.0 PiB")],
-)
-def test_an_amount_has_a_unit_that_fits(size: int, text: str) -> None:
-    """The largest unit is PiB."""
-    assert text == amount(size)
 
 
 def test_numbers_agree_with_their_nouns() -> None:

@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 from typing import Final
 
+from tidemill.model.data_size import size_text, three_digits
+
 _SPACE: Final = "\u00a0"  # no line breaks between a number and its unit
-_SIZE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS: Final = (
     (365.25 * 86_400, "year"),
     (86_400, "day"),
@@ -23,19 +24,13 @@ def short_count(number: float) -> str:
     """Return a count with three significant digits: "950", "12.3 k", "1.20 M"."""
     for factor, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= factor * 0.9995:
-            return f"{_three_digits(number / factor)}{_SPACE}{unit}"
-    return f"{number:.0f}" if number == int(number) else _three_digits(number)
+            return f"{three_digits(number / factor)}{_SPACE}{unit}"
+    return f"{number:.0f}" if number == int(number) else three_digits(number)
 
 
 def size(size_bytes: float) -> str:
     """Return a size with three significant digits: "17 B", "1.21 MiB"."""
-    unit = 0
-    while size_bytes >= 1_000 and unit < len(_SIZE_UNITS) - 1:
-        size_bytes /= 1_024
-        unit += 1
-    if unit == 0 and size_bytes == int(size_bytes):
-        return f"{size_bytes:.0f}{_SPACE}B"
-    return f"{_three_digits(size_bytes)}{_SPACE}{_SIZE_UNITS[unit]}"
+    return size_text(size_bytes).replace(" ", _SPACE)
 
 
 def tick(number: float, *, is_size: bool) -> str:
@@ -79,9 +74,3 @@ def rate_unit(per_second: float) -> tuple[int, str]:
 
 def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _three_digits(number: float) -> str:
-    if number >= 100:
-        return f"{number:.0f}"
-    return f"{number:.1f}" if number >= 10 else f"{number:.2f}"
