@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tidemill.cli.failure import ExitCode, Failed
 from tidemill.cli.http_option import OTHER_BROKER, check_not_kafka
-from tidemill.client.broker_http import NoResponse, NotReady, Refused, ask, delete, send
+from tidemill.client.broker_http import NoResponse, Refused, ask, delete, from_first, send
 
 TIMEOUT_S: Final = 15.0  # the brokers wait for a controller for up to 5 s
 Row = dict[str, Any]
@@ -54,13 +54,5 @@ class ClusterHttp:
             raise Failed(f"{problem}: {unknown}", exit_code=ExitCode.NO_BROKER) from problem
 
     def _answered(self, path: str, **query: str | int) -> tuple[str, Row]:
-        failures: list[NoResponse | NotReady] = []
-        for address in self._addresses:
-            try:
-                return address, ask(address, path, timeout_s=TIMEOUT_S, **query)
-            except (NoResponse, NotReady) as failure:
-                failures.append(failure)
-        for starting in failures:
-            if isinstance(starting, NotReady):
-                raise starting
-        raise NoResponse("; ".join(map(str, failures)))
+        address, row, _ = from_first(self._addresses, lambda it: ask(it, path, timeout_s=TIMEOUT_S, **query))
+        return address, row

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidemill.cli.output import Cells
-from tidemill.client.broker_http import NoResponse, NotReady, ask, send
+from tidemill.client.broker_http import ask, from_first, send
 
 COLUMNS: Final = ("broker", "status", "supports", "then")
 TIMEOUT_S: Final = 15.0  # the brokers wait for a controller for up to 5 s
@@ -51,17 +51,13 @@ def read_levels(addresses: Sequence[str]) -> tuple[str, Levels]:
 
     Raise NoResponse if none responds, NotReady if those that respond are starting, and Refused.
     """
-    failures: list[NoResponse | NotReady] = []
-    for address in addresses:
-        try:
-            cluster, brokers = ask(address, "/v1/cluster"), ask(address, "/v1/brokers")
-            return address, Levels(current=cluster["feature_level"], brokers=brokers["brokers"])
-        except (NoResponse, NotReady) as failure:
-            failures.append(failure)
-    for starting in failures:
-        if isinstance(starting, NotReady):
-            raise starting
-    raise NoResponse("; ".join(map(str, failures)))
+    address, levels, _ = from_first(addresses, _levels)
+    return address, levels
+
+
+def _levels(address: str) -> Levels:
+    cluster, brokers = ask(address, "/v1/cluster"), ask(address, "/v1/brokers")
+    return Levels(current=cluster["feature_level"], brokers=brokers["brokers"])
 
 
 def raise_level(address: str, level: int, *, is_dry: bool) -> Row:

@@ -1,10 +1,10 @@
 """Collects the state of a cluster: one broker lists all brokers, and each live broker reports the shards it leads."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tidemill.client.broker_http import NoResponse, NotReady, Refused, ask, ask_readiness
+from tidemill.client.broker_http import NoResponse, Refused, ask, ask_readiness, from_first
 
 PAGE: Final = 1_000
 TIMEOUT_S: Final = 1.0  # slower brokers are shown as down, because the tables are updated every second
@@ -22,11 +22,11 @@ class ClusterView:
     brokers: list[Row]
     shards: list[Row]  # `/v1/shards` of the shards' leaders, with `state`: ok, degraded, leaderless, or unknown
     addresses: list[str]  # of the brokers' HTTP listeners; the first is that of the broker that responded
-    notes: list[str]  # the addresses that failed before one responded, each with the reason
+    notes: Sequence[str] = ()  # the addresses that failed before one responded, each with the reason
 
     def as_json(self) -> Row:
         """Return the object that `tidemill cluster status --json` prints."""
-        return {"cluster": self.cluster, "brokers": self.brokers, "shards": self.shards, "notes": self.notes}
+        return {"cluster": self.cluster, "brokers": self.brokers, "shards": self.shards, "notes": [*self.notes]}
 
 
 def read_view(addresses: Sequence[str]) -> ClusterView:
@@ -36,19 +36,11 @@ def read_view(addresses: Sequence[str]) -> ClusterView:
     Raise NoResponse if none responds, NotReady if those that respond are starting, and Refused if a broker refuses the
     request.
     """
-    failures: list[NoResponse | NotReady] = []
-    for address in addresses:
-        try:
-            return _read_view(address, [f"{failure}; asked the next address" for failure in failures])
-        except (NoResponse, NotReady) as failure:
-            failures.append(failure)
-    for starting in failures:
-        if isinstance(starting, NotReady):
-            raise starting
-    raise NoResponse("; ".join(map(str, failures)))
+    _, view, failures = from_first(addresses, _read_view)
+    return replace(view, notes=[f"{failure}; asked the next address" for failure in failures])
 
 
-def _read_view(address: str, notes: list[str]) -> ClusterView:
+def _read_view(address: str) -> ClusterView:
     cluster = ask(address, "/v1/cluster", timeout_s=TIMEOUT_S)
     brokers: list[Row] = ask(address, "/v1/brokers", timeout_s=TIMEOUT_S)["brokers"]
     shards = {row["shard_id"]: row for row in _pages(address)}
@@ -84,7 +76,6 @@ def _read_view(address: str, notes: list[str]) -> ClusterView:
         brokers=brokers,
         shards=[row for _, row in sorted(shards.items())],
         addresses=[address, *others],
-        notes=notes,
     )
 
 

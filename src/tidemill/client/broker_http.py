@@ -2,14 +2,16 @@
 
 import http.client
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 TIMEOUT_S: Final = 2.0  # a broker responds from memory, so a slower broker is stalled or unreachable
 BODY_BYTES_MAX: Final = 16 << 20
 NOT_KAFKA: Final = frozenset({"PEER", "HTTP"})  # the endpoints of a broker that are not listeners for Kafka clients
+
+T = TypeVar("T")
 
 
 class NoResponse(Exception):
@@ -22,6 +24,24 @@ class Refused(Exception):
 
 class NotReady(Refused):
     """The broker is starting and does not know its cluster yet."""
+
+
+def from_first(addresses: Sequence[str], read: Callable[[str], T]) -> tuple[str, T, list[str]]:
+    """
+    Return the first of `addresses` that responds, what `read` returns for it, and why the addresses before it failed.
+
+    Raise NoResponse if none responds, NotReady if those that respond are starting, and Refused.
+    """
+    failures: list[NoResponse | NotReady] = []
+    for address in addresses:
+        try:
+            return address, read(address), [*map(str, failures)]
+        except (NoResponse, NotReady) as failure:
+            failures.append(failure)
+    for starting in failures:
+        if isinstance(starting, NotReady):
+            raise starting
+    raise NoResponse("; ".join(map(str, failures)))
 
 
 def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str | int) -> dict[str, Any]:
