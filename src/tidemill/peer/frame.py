@@ -14,7 +14,8 @@ from typing import Final
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.shard import ShardId
 from tidemill.peer.link import Buffer
-from tidemill.peer.load import Load, MalformedLoad, decode_load, encode_load
+from tidemill.peer.load import Load, decode_load, encode_load
+from tidemill.peer.tagged_fields import TAG, MalformedFrame, tagged, tagged_fields
 
 HEARTBEAT: Final = 1
 LEADERS: Final = 2
@@ -33,13 +34,11 @@ HEARS_RECEIVER: Final = 4
 FRAME_BYTES_MAX: Final = 64 << 20
 """The limit on the total size of a frame's sections; further sections are sent in the next frame."""
 
-_SECTION: Final = Struct(">BI")  # kind, length of the body
 _U16: Final = Struct(">H")
 _U32: Final = Struct(">I")
 _U64: Final = Struct(">Q")
 _I64: Final = Struct(">q")
 _PAIR: Final = Struct(">QQ")
-_TAG: Final = Struct(">BI")  # tag, length of the field
 _LEADER_VERSION: Final = 1
 _FLAGS: Final = 2
 _LAGGING: Final = 3
@@ -48,10 +47,6 @@ _UNHEARD: Final = 5
 _LEVEL: Final = 6
 _MESSAGE: Final = Struct(">BIQ")  # kind, length of the body, and shard id: the start of a section with a Raft message
 _REQUEST: Final = Struct(">BII")
-
-
-class MalformedFrame(ValueError):
-    """Received bytes that are not a valid frame; the link is closed."""
 
 
 @dataclass(slots=True)
@@ -112,27 +107,23 @@ Section = Heartbeat | Leaders | Message | Request | Response | Load
 def encode_heartbeat(heartbeat: Heartbeat) -> list[Buffer]:
     lagging = b"".join(_PAIR.pack(*pair) for pair in heartbeat.lagging)
     body = (
-        _TAG.pack(_LEADER_VERSION, _U64.size)
-        + _U64.pack(heartbeat.leader_version)
-        + _TAG.pack(_FLAGS, 1)
-        + bytes((heartbeat.flags,))
-        + _TAG.pack(_LAGGING, len(lagging))
-        + lagging
+        tagged(_LEADER_VERSION, _U64.pack(heartbeat.leader_version))
+        + tagged(_FLAGS, bytes((heartbeat.flags,)))
+        + tagged(_LAGGING, lagging)
     )
     if heartbeat.wall_ms is not None:
-        body += _TAG.pack(_WALL_CLOCK, _I64.size) + _I64.pack(heartbeat.wall_ms)
+        body += tagged(_WALL_CLOCK, _I64.pack(heartbeat.wall_ms))
     if heartbeat.unheard:
-        ids = b"".join(map(_U32.pack, heartbeat.unheard))
-        body += _TAG.pack(_UNHEARD, len(ids)) + ids
+        body += tagged(_UNHEARD, b"".join(map(_U32.pack, heartbeat.unheard)))
     if heartbeat.level > 1:
-        body += _TAG.pack(_LEVEL, _U16.size) + _U16.pack(heartbeat.level)
-    return [_SECTION.pack(HEARTBEAT, len(body)) + body]
+        body += tagged(_LEVEL, _U16.pack(heartbeat.level))
+    return [tagged(HEARTBEAT, body)]
 
 
 def encode_leaders(leaders: Leaders) -> list[Buffer]:
     rows = b"".join(_PAIR.pack(shard, term) for shard, term in leaders.terms)
     body = _PAIR.pack(leaders.from_version, leaders.to_version) + rows
-    return [_SECTION.pack(LEADERS, len(body)) + body]
+    return [tagged(LEADERS, body)]
 
 
 def encode_message(shard: ShardId, parts: Sequence[Buffer]) -> list[Buffer]:
@@ -149,7 +140,7 @@ def encode_response(correlation: int, parts: Sequence[Buffer]) -> list[Buffer]:
 
 def encode_load_section(load: Load) -> list[Buffer]:
     body = encode_load(load)
-    return [_SECTION.pack(LOAD, len(body)), body]
+    return [TAG.pack(LOAD, len(body)), body]
 
 
 def sections(frame: memoryview) -> Iterator[Section]:
@@ -157,17 +148,9 @@ def sections(frame: memoryview) -> Iterator[Section]:
     Yield the sections of a frame in the order in which they were sent, skipping those of unknown kinds.  Each section
     is checked when the iterator reaches it.  Raises MalformedFrame.
     """
-    at = 0
-    while at < len(frame):
-        if len(frame) - at < _SECTION.size:
-            raise MalformedFrame(f"{len(frame) - at} bytes at the end of a frame are too few for a section")
-        kind, length = _SECTION.unpack_from(frame, at)
-        at += _SECTION.size
-        if length > len(frame) - at:
-            raise MalformedFrame(f"a section of kind {kind} announces {length} bytes; {len(frame) - at} are left")
+    for kind, body in tagged_fields(frame, "a frame"):
         if HEARTBEAT <= kind <= RESPONSE or kind == LOAD:
-            yield _decode(kind, frame[at : at + length])
-        at += length
+            yield _decode(kind, body)
 
 
 def _decode(kind: int, body: memoryview) -> Section:
@@ -177,10 +160,7 @@ def _decode(kind: int, body: memoryview) -> Section:
     if kind == HEARTBEAT:
         return _decode_heartbeat(body)
     if kind == LOAD:
-        try:
-            return decode_load(body)
-        except MalformedLoad as problem:
-            raise MalformedFrame(str(problem)) from problem
+        return decode_load(body)
     if kind == LEADERS and size >= _PAIR.size and not size % _PAIR.size:
         (from_version, to_version), *terms = _PAIR.iter_unpack(body)
         return Leaders(from_version, to_version, tuple((ShardId(shard), term) for shard, term in terms))
@@ -194,29 +174,22 @@ def _decode(kind: int, body: memoryview) -> Section:
 def _decode_heartbeat(body: memoryview) -> Heartbeat:
     """Decode a heartbeat.  A field that the sender omitted keeps its default: zero, none, None, or level 1."""
     heartbeat = Heartbeat(0, 0, ())
-    at = 0
-    while at < len(body):
-        if len(body) - at < _TAG.size:
-            raise MalformedFrame(f"{len(body) - at} bytes at the end of a heartbeat are not a field")
-        tag, length = _TAG.unpack_from(body, at)
-        at += _TAG.size
-        field = body[at : at + length]
-        is_whole = len(field) == length
-        at += length
-        if tag == _LEADER_VERSION and length == _U64.size and is_whole:
+    for tag, field in tagged_fields(body, "a heartbeat"):
+        length = len(field)
+        if tag == _LEADER_VERSION and length == _U64.size:
             (heartbeat.leader_version,) = _U64.unpack(field)
-        elif tag == _FLAGS and length == 1 and is_whole:
+        elif tag == _FLAGS and length == 1:
             heartbeat.flags = field[0]
-        elif tag == _LAGGING and not length % _PAIR.size and is_whole:
+        elif tag == _LAGGING and not length % _PAIR.size:
             heartbeat.lagging = tuple((ShardId(shard), BrokerId(it)) for shard, it in _PAIR.iter_unpack(field))
-        elif tag == _WALL_CLOCK and length == _I64.size and is_whole:
+        elif tag == _WALL_CLOCK and length == _I64.size:
             (heartbeat.wall_ms,) = _I64.unpack(field)
-        elif tag == _UNHEARD and not length % _U32.size and is_whole:
+        elif tag == _UNHEARD and not length % _U32.size:
             heartbeat.unheard = tuple(BrokerId(it) for (it,) in _U32.iter_unpack(field))
-        elif tag == _LEVEL and length == _U16.size and is_whole:
+        elif tag == _LEVEL and length == _U16.size:
             (heartbeat.level,) = _U16.unpack(field)
-        elif _LEADER_VERSION <= tag <= _LEVEL or not is_whole:
-            raise MalformedFrame(f"field {tag} of a heartbeat announces {length} bytes; {len(field)} are left")
+        elif _LEADER_VERSION <= tag <= _LEVEL:
+            raise MalformedFrame(f"field {tag} of a heartbeat cannot have {length} bytes")
     return heartbeat
 
 

@@ -12,13 +12,11 @@ from typing import Final
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
-
-Buffer = bytes | bytearray | memoryview
+from tidemill.peer.tagged_fields import MalformedFrame, tagged, tagged_fields
 
 LOAD_BYTES_MAX: Final = 4 << 20
 """A longer section is malformed: a broker sends a few shards at a time, and their members have 30 bytes each."""
 
-_TAG: Final = Struct(">BI")  # tag, length of the field
 _BROKER: Final = 1
 _SHARD: Final = 2
 _BROKER_FIELDS: Final = Struct(">QQIQQ")  # disk total, disk used, CPU, bytes in, bytes out
@@ -26,10 +24,6 @@ _SHARD_FIELDS: Final = Struct(">QQQQIBHH")  # shard, term, size, bytes in, CPU, 
 _VOTER: Final = Struct(">I16sB")  # broker id, directory id, whether it is in sync
 _LEARNER: Final = Struct(">I16sQ")  # broker id, directory id, bytes behind
 _IS_MEASURED: Final = 1
-
-
-class MalformedLoad(ValueError):
-    """Received bytes that are not a valid LOAD section."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +66,9 @@ def encode_load(load: Load) -> bytes:
     fields: list[bytes] = []
     if load.broker is not None:
         it = load.broker
-        fields.append(_TAG.pack(_BROKER, _BROKER_FIELDS.size))
-        fields.append(_BROKER_FIELDS.pack(it.disk_total, it.disk_used, it.cpu, it.bytes_in, it.bytes_out))
-    for shard in load.shards:
-        field = _encode_shard(shard)
-        fields.append(_TAG.pack(_SHARD, len(field)) + field)
+        field = _BROKER_FIELDS.pack(it.disk_total, it.disk_used, it.cpu, it.bytes_in, it.bytes_out)
+        fields.append(tagged(_BROKER, field))
+    fields += [tagged(_SHARD, _encode_shard(shard)) for shard in load.shards]
     return b"".join(fields)
 
 
@@ -102,21 +94,12 @@ def _encode_shard(shard: ShardLoad) -> bytes:
 
 
 def decode_load(body: memoryview) -> Load:
-    """Decode the body of a section.  Raises MalformedLoad."""
+    """Decode the body of a section.  Raises MalformedFrame."""
     if len(body) > LOAD_BYTES_MAX:
-        raise MalformedLoad(f"a report of the load has {len(body)} bytes; it may have {LOAD_BYTES_MAX}")
+        raise MalformedFrame(f"a report of the load has {len(body)} bytes; it may have {LOAD_BYTES_MAX}")
     broker: BrokerLoad | None = None
     shards: list[ShardLoad] = []
-    at = 0
-    while at < len(body):
-        if len(body) - at < _TAG.size:
-            raise MalformedLoad(f"{len(body) - at} bytes at the end of a report of the load are not a field")
-        tag, length = _TAG.unpack_from(body, at)
-        at += _TAG.size
-        field = body[at : at + length]
-        if len(field) < length:
-            raise MalformedLoad(f"field {tag} of a report of the load announces {length} bytes; {len(field)} are left")
-        at += length
+    for tag, field in tagged_fields(body, "a report of the load"):
         if tag == _BROKER:
             broker = _decode_broker(field)
         elif tag == _SHARD:
@@ -126,19 +109,19 @@ def decode_load(body: memoryview) -> Load:
 
 def _decode_broker(field: memoryview) -> BrokerLoad:
     if len(field) != _BROKER_FIELDS.size:
-        raise MalformedLoad(f"the figures of a broker have {_BROKER_FIELDS.size} bytes, not {len(field)}")
+        raise MalformedFrame(f"the figures of a broker have {_BROKER_FIELDS.size} bytes, not {len(field)}")
     disk_total, disk_used, cpu, bytes_in, bytes_out = _BROKER_FIELDS.unpack(field)
     return BrokerLoad(disk_total=disk_total, disk_used=disk_used, cpu=cpu, bytes_in=bytes_in, bytes_out=bytes_out)
 
 
 def _decode_shard(field: memoryview) -> ShardLoad:
     if len(field) < _SHARD_FIELDS.size:
-        raise MalformedLoad(f"the figures of a shard have at least {_SHARD_FIELDS.size} bytes, not {len(field)}")
+        raise MalformedFrame(f"the figures of a shard have at least {_SHARD_FIELDS.size} bytes, not {len(field)}")
     shard_id, term, size, bytes_in, cpu, flags, voter_count, learner_count = _SHARD_FIELDS.unpack_from(field)
     learners_at = _SHARD_FIELDS.size + voter_count * _VOTER.size
     wanted = learners_at + learner_count * _LEARNER.size
     if len(field) != wanted:  # checked before anything is allocated for the members
-        raise MalformedLoad(
+        raise MalformedFrame(
             f"the figures of a shard with {voter_count} voters and {learner_count} learners have {wanted} bytes, "
             f"not {len(field)}"
         )

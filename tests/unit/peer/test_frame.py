@@ -11,7 +11,6 @@ from tidemill.model.shard import ShardId
 from tidemill.peer.frame import (
     Heartbeat,
     Leaders,
-    MalformedFrame,
     Message,
     Request,
     Response,
@@ -26,6 +25,7 @@ from tidemill.peer.frame import (
 )
 from tidemill.peer.link import Buffer
 from tidemill.peer.load import Load
+from tidemill.peer.tagged_fields import MalformedFrame
 
 U64 = st.integers(0, (1 << 64) - 1)
 SHARDS = U64.map(ShardId)
@@ -160,7 +160,7 @@ def test_a_field_with_an_impossible_length_is_refused(field: tuple[int, bytes]) 
     """
     A field is refused, instead of being misread, if it ends within a row or if its number has the wrong size.
     """
-    with pytest.raises(MalformedFrame, match=f"field {field[0]} of a heartbeat"):
+    with pytest.raises(MalformedFrame, match=f"field {field[0]} of a heartbeat cannot have {len(field[1])} bytes"):
         list(sections(heartbeat_of(field)))
 
 

@@ -9,10 +9,10 @@ from tests.unit.peer.loads import LOADS, REPORT, SHARD
 from tidemill.peer.load import (
     LOAD_BYTES_MAX,
     Load,
-    MalformedLoad,
     decode_load,
     encode_load,
 )
+from tidemill.peer.tagged_fields import MalformedFrame
 
 
 def field(tag: int, data: bytes) -> bytes:
@@ -35,7 +35,7 @@ def test_a_report_that_is_cut_off_is_refused() -> None:
         if length in (0, border):
             assert decode_load(memoryview(whole[:length])).shards == ()
         else:
-            with pytest.raises(MalformedLoad):
+            with pytest.raises(MalformedFrame):
                 decode_load(memoryview(whole[:length]))
 
 
@@ -49,7 +49,7 @@ def test_an_unknown_field_is_skipped() -> None:
 
 def test_an_unknown_field_that_is_cut_off_is_refused() -> None:
     """A field that announces more bytes than are left is refused, even if this version would skip it."""
-    with pytest.raises(MalformedLoad, match="field 9 of a report of the load announces 5 bytes; 4 are left"):
+    with pytest.raises(MalformedFrame, match="field 9 of a report of the load announces 5 bytes; 4 are left"):
         decode_load(memoryview(field(9, b"later")[:-1]))
 
 
@@ -61,7 +61,7 @@ def test_a_field_of_another_length_is_refused(tag: int, change: int) -> None:
     data = whole[5:41] if tag == 1 else whole[46:]
     data = data[:change] if change < 0 else data + b"x"
 
-    with pytest.raises(MalformedLoad, match=f"bytes, not {len(data)}"):
+    with pytest.raises(MalformedFrame, match=f"bytes, not {len(data)}"):
         decode_load(memoryview(field(tag, data)))
 
 
@@ -71,7 +71,7 @@ def test_counts_of_members_allocate_nothing() -> None:
     hostile = memoryview(field(2, fields[:-4] + b"\xff" * 4))
     tracemalloc.start()
     try:
-        with pytest.raises(MalformedLoad, match="65535 voters"):
+        with pytest.raises(MalformedFrame, match="65535 voters"):
             decode_load(hostile)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -86,5 +86,5 @@ def test_a_report_that_is_too_long_is_refused() -> None:
     fits = shard * (LOAD_BYTES_MAX // len(shard))
 
     assert len(decode_load(memoryview(fits)).shards) == len(fits) // len(shard)
-    with pytest.raises(MalformedLoad, match="it may have 4194304"):
+    with pytest.raises(MalformedFrame, match="it may have 4194304"):
         decode_load(memoryview(fits + shard))
