@@ -183,7 +183,9 @@ class Broker:
             transfer=self.leadership_transfers.begin,
             stall_tolerant_clock=self.stall_tolerant_clock,
         )
-        self.operator_commands = OperatorCommands(self.rebalance, self.controller, lambda: self.image)
+        self.operator_commands = OperatorCommands(
+            self.rebalance, self.controller, lambda: self.image, self.reported_load.voters
+        )
         self.leader_balancer = LeaderBalancer(
             machine,
             self.shard_table,

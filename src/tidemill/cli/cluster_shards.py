@@ -94,7 +94,7 @@ def move(
     to: Annotated[
         str | None, typer.Option("--to", metavar="BROKER[,…]", help="All replicas, the preferred leader first.")
     ] = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Go back to the replicas that it had before.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Go back to the brokers that it was on before.")] = False,
     wait: WaitOption = None,
     http: HttpOption = None,
 ) -> None:
@@ -102,6 +102,7 @@ def move(
     Place the replicas of a shard on other brokers, or cancel its move.
 
     The shard's leader copies the data to the new brokers, makes them voters one at a time, and then removes the others.
+    A move that is cancelled goes back; a broker that is gone meanwhile is replaced by one that the move went to.
 
     \b
     Examples:

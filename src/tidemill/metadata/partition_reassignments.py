@@ -109,7 +109,7 @@ def _move(image: ClusterImage, shard: Shard, named: Mapping[int, Brokers | None]
         why = f"no replica of partitions {_text(shard.partitions)} of {_topic(image, shard).name} is on its way"
         return Problem(errors.NO_REASSIGNMENT_IN_PROGRESS, why)
     else:
-        brokers = _former(image, shard)
+        brokers = former_brokers(image, shard)
     return Move(
         shard_id=shard.shard_id,
         brokers=brokers,
@@ -126,10 +126,10 @@ def _most_named(goals: Sequence[Brokers]) -> Brokers:
     return brokers
 
 
-def _former(image: ClusterImage, shard: Shard) -> Brokers:
+def former_brokers(image: ClusterImage, shard: Shard) -> Brokers:
     """
-    Return where a shard was before its goal.  A broker that has left since, or is gone, is replaced by one of the goal:
-    a goal with a dead member is never reached.
+    Return the brokers to which a cancelled move returns: those before the goal.  A broker that has left since, or is
+    gone, is replaced by one of the goal: a goal with a dead member is never reached.
     """
     usable = {it.broker_id for it in image.registered() if it.presence is not Presence.GONE}
     former = broker_ids(shard.previous)

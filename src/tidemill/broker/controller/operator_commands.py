@@ -12,12 +12,13 @@ from tidemill.broker.controller.planner_view import PlannerView
 from tidemill.broker.controller.rebalance_host import RebalanceHost
 from tidemill.metadata.broker_states import BrokerChanged, SetDrain, SetPresence
 from tidemill.metadata.controller import Command
-from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.image import ClusterImage, Shard
+from tidemill.metadata.partition_reassignments import Voters, former_brokers, reassigning
 from tidemill.metadata.reassignments import Move, PlanMoves, PlannedMoves
 from tidemill.metadata.result import Problem
 from tidemill.metadata.unregistration import UnregisterBroker
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId, broker_ids
+from tidemill.model.broker_id import BrokerId
 from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
@@ -53,10 +54,12 @@ class OperatorCommands:
         host: RebalanceHost,
         controller: ControllerHost,
         image: Callable[[], ClusterImage],
+        voters: Voters,
     ) -> None:
         self._host = host
         self._controller = controller
         self._image = image
+        self._voters = voters
 
     def drain(
         self, broker_id: BrokerId, drain: Drain, *, is_forced: bool = False, is_trial: bool = False
@@ -145,30 +148,32 @@ class OperatorCommands:
 
     def move(self, shard_id: ShardId, brokers: Sequence[BrokerId]) -> Pending[Answer]:
         """Plan the replicas of a shard, the preferred leader first."""
+        is_under_way = self._is_under_way(self._image().shards.get(shard_id))
         return self._plan(
-            Move(
-                shard_id=shard_id,
-                brokers=tuple(brokers),
-                reason=Reason.USER,
-                is_under_way=self._host.is_under_way(shard_id),
-            )
+            Move(shard_id=shard_id, brokers=tuple(brokers), reason=Reason.USER, is_under_way=is_under_way)
         )
 
     def cancel(self, shard_id: ShardId) -> Pending[Answer]:
-        """Plan the replicas again that a shard had before the move that is under way."""
+        """
+        Plan the replicas again that a shard had before the move that is under way.  As when Kafka's command cancels it,
+        a broker that is gone is replaced by one of the goal.
+        """
         shard = self._image().shards.get(shard_id)
-        if shard is None or not shard.previous or not self._host.is_under_way(shard_id):
+        if shard is None or not shard.previous or not self._is_under_way(shard):
             why = f"no replica of shard {shard_id} is on its way; `tidemill cluster moves` lists those that are"
             return _answered(Answer(Problem(errors.NO_REASSIGNMENT_IN_PROGRESS, why)))
         return self._plan(
             Move(
                 shard_id=shard_id,
-                brokers=tuple(broker_ids(shard.previous)),
+                brokers=former_brokers(self._image(), shard),
                 reason=Reason.USER,
                 expected=shard.replicas,
                 is_under_way=True,
             )
         )
+
+    def _is_under_way(self, shard: Shard | None) -> bool:
+        return shard is not None and reassigning(shard, self._voters(shard.shard_id)) is not None
 
     def remove(self, broker_id: BrokerId) -> Pending[Answer]:
         """Remove a broker from the cluster that is down and carries nothing."""

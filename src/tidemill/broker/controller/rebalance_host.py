@@ -169,10 +169,6 @@ class RebalanceHost:
         """Return the brokers as the last pass saw them."""
         return {} if self._period is None else self._period.view.newest.brokers
 
-    def is_under_way(self, shard_id: ShardId) -> bool:
-        """Return whether the voters of a shard are known, and are not the planned replicas."""
-        return self._period is not None and shard_id in self._period.view.index.under_way
-
     def carrying(self, broker_id: BrokerId) -> tuple[ShardId, ...]:
         """
         Return the shards of which a broker may be a member: also those whose members no leader has told yet.  Of the

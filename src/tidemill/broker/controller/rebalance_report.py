@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.partition_reassignments import former_brokers
 from tidemill.model.broker_id import BrokerId, broker_ids
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
@@ -89,7 +90,7 @@ def moves_under_way(image: ClusterImage, view: View, index: ShardIndex) -> tuple
                 shard.reason,
                 tuple(broker_ids(voters)),
                 tuple(broker_ids(shard.replicas)),
-                tuple(broker_ids(shard.previous)),
+                former_brokers(image, shard),
                 figures.size,
                 sum(remaining(figures, replica) for replica in shard.replicas if replica not in voters),
             )

@@ -217,6 +217,6 @@ ROUTES: Final = (
         handler=cancel,
         response=None,
         status=204,
-        summary="Cancel a move: the shard gets the replicas back that it had before.",
+        summary="Cancel a move: the shard goes back to the brokers that it was on, without those that are gone.",
     ),
 )

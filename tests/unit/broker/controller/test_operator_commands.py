@@ -181,6 +181,25 @@ def test_a_user_moves_a_shard_and_cancels_that() -> None:
     assert (errors.NONE, errors.NO_REASSIGNMENT_IN_PROGRESS) == (cancelled.error_code, again.error_code)
 
 
+def test_a_cancelled_move_does_not_return_to_a_broker_that_is_gone() -> None:
+    """
+    A broker of the goal takes its place, as when Kafka's command cancels a move: a goal with a dead member is never
+    reached.
+    """
+    world = flights()
+    world.lose(3)
+    moves = world.controller.broker.rebalance.report
+    while not [it for it in moves().moves if it.shard_id == shard_id(world)]:
+        world.pass_time(20)
+
+    cancelled = world.command(Operation.CANCEL, shard_id=shard_id(world))
+    planned = world.replicas("flights")
+    world.until(lambda: world.voters("flights") == {1, 2, 4}, "the substitute has arrived")
+
+    assert (errors.NONE, Presence.GONE) == (cancelled.error_code, world.presence(3))
+    assert [1, 2, 4] == planned
+
+
 def test_a_leadership_is_transferred() -> None:
     world = flights()
 
