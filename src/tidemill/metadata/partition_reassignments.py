@@ -2,16 +2,18 @@
 
 Kafka moves each partition by itself.  Here the partitions of a shard have one log and one set of replicas, so a request
 must give all of them the same brokers.  Partitions that a request leaves out stay where they are planned.
+
+Each shard is planned or refused by itself, except that a topic's number of replicas changes for all its shards or for
+none.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidemill.metadata.image import ClusterImage, Shard, Topic
-from tidemill.metadata.reassignments import Move
+from tidemill.metadata.reassignments import Move, partitions_text
 from tidemill.metadata.result import Problem
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, ReplicaKey, broker_ids
@@ -86,12 +88,14 @@ def reassignments(
     for shard_id, named in by_shard.items():
         shard = image.shards[shard_id]
         move = _move(image, shard, named, reassigning(shard, voters(shard_id)) is not None)
+        if isinstance(move, Move) and move.is_for_topic and not may_change_factor:
+            of_topic = f"{partitions_text(shard.partitions)} of {_topic(image, shard).name}"
+            why = f"{of_topic} must keep the number of replicas, {len(shard.replicas)}: the request forbids another one"
+            move = Problem(errors.INVALID_REPLICATION_FACTOR, why)
         if isinstance(move, Problem):
             result.refuse(shard_id, move)
         elif not any(partition in result.problems for partition in result.partitions[shard_id]):
             result.moves.append(move)
-    is_cancelled = {shard_id for shard_id, named in by_shard.items() if None in named.values()}
-    _check_factors(image, result, is_cancelled, may_change_factor=may_change_factor)
     return result
 
 
@@ -106,7 +110,7 @@ def _move(image: ClusterImage, shard: Shard, named: Mapping[int, Brokers | None]
     if assigned:
         brokers = _most_named(assigned)
     elif not is_under_way or not shard.previous:
-        why = f"no replica of partitions {_text(shard.partitions)} of {_topic(image, shard).name} is on its way"
+        why = f"no replica of {partitions_text(shard.partitions)} of {_topic(image, shard).name} is on its way"
         return Problem(errors.NO_REASSIGNMENT_IN_PROGRESS, why)
     else:
         brokers = former_brokers(image, shard)
@@ -116,6 +120,7 @@ def _move(image: ClusterImage, shard: Shard, named: Mapping[int, Brokers | None]
         reason=Reason.USER,
         expected=shard.replicas,
         is_under_way=is_under_way,
+        is_for_topic=bool(assigned) and len(brokers) != len(shard.replicas),  # a way back is always open
     )
 
 
@@ -143,45 +148,12 @@ def former_brokers(image: ClusterImage, shard: Shard) -> Brokers:
     return tuple(brokers)
 
 
-def _check_factors(
-    image: ClusterImage, result: Reassignments, is_cancelled: AbstractSet[ShardId], *, may_change_factor: bool
-) -> None:
-    """
-    Refuse moves that change a number of replicas that must stay, or that differs within the topic afterwards.  A way
-    back is always open.
-    """
-    goals = {move.shard_id: len(move.brokers) for move in result.moves}
-    for move in [*result.moves]:
-        shard, factor = image.shards[move.shard_id], len(move.brokers)
-        if factor == len(shard.replicas) or move.shard_id in is_cancelled:
-            continue
-        topic = _topic(image, shard)
-        of_partitions = f"partitions {_text(shard.partitions)} of {topic.name}"
-        if not may_change_factor:
-            why = f"{of_partitions} have {len(shard.replicas)} replicas, and the request forbids another number"
-            result.refuse(move.shard_id, Problem(errors.INVALID_REPLICATION_FACTOR, why))
-            continue
-        unlike = [it for it in topic.shard_ids if goals.get(it, len(image.shards[it].replicas)) != factor]
-        if unlike:
-            others = image.shards[unlike[0]]
-            why = (
-                f"{of_partitions} would have {factor} replicas, and partitions {_text(others.partitions)} "
-                f"{goals.get(unlike[0], len(others.replicas))}: give all partitions of the topic the same number"
-            )
-            result.refuse(move.shard_id, Problem(errors.INVALID_REPLICA_ASSIGNMENT, why))
-
-
 def _go_together(image: ClusterImage, shard: Shard) -> str:
-    name, partitions = _topic(image, shard).name, _text(shard.partitions)
     return (
-        f"partitions {partitions} of {name} are one shard, whose replicas move together: "
-        "name all of them, with the same brokers"
+        f"{partitions_text(shard.partitions)} of {_topic(image, shard).name} are one shard, whose replicas move "
+        "together: name all of them, with the same brokers"
     )
 
 
 def _topic(image: ClusterImage, shard: Shard) -> Topic:
     return image.topics_by_id[shard.topic_id]
-
-
-def _text(partitions: range) -> str:
-    return f"{partitions[0]} to {partitions[-1]}" if len(partitions) > 1 else str(partitions[0])

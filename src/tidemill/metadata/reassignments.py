@@ -2,8 +2,12 @@
 
 A goal replaces the one before it, whether that was reached or not.  So a move is cancelled by planning the former
 replicas again, which the shard keeps as `previous`.
+
+Each move is decided by itself, except those that change a topic's number of replicas: all shards of the topic get the
+new number, or none.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tidemill.metadata.feature_levels import ELASTIC_CLUSTER, refusal_below
@@ -14,6 +18,9 @@ from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, ReplicaKey, broker_ids, broker_list
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
+from tidemill.model.topic import TopicId
+
+_ShardOfFactor = dict[int, Shard]  # for each number of replicas in a topic after a command: a shard that has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +32,7 @@ class Move:
     reason: Reason
     expected: tuple[ReplicaKey, ...] | None = None  # the planned replicas that the goal was made for; None: any
     is_under_way: bool = False  # the present goal is not reached, so a cancelled move returns to what was before it
+    is_for_topic: bool = False  # it changes the topic's number of replicas, and is refused if other shards keep theirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,20 +48,25 @@ class PlannedMoves:
 
 
 def plan_moves(context: DecisionContext, command: PlanMoves) -> Result[PlannedMoves]:
-    """Decide each move separately: a refused one does not affect the others."""
+    """Decide each move by itself, except that a topic's number of replicas changes for all its shards or for none."""
     image = context.image
     below = refusal_below(ELASTIC_CLUSTER, image.feature_level, "moving replicas")
     if below is not None:
         refused = Problem(errors.UNSUPPORTED_VERSION, below)
         return Result((), PlannedMoves(problems=(refused,) * len(command.moves)))
-    records: list[ReplicasRecord] = []
     problems: list[Problem | None] = []
-    planned: set[ShardId] = set()
+    planned: dict[ShardId, int] = {}  # the number of replicas of each shard that moves
     for move in command.moves:
         problem = _problem(image, move, planned)
         problems.append(problem)
         if problem is None:
-            planned.add(move.shard_id)
+            planned[move.shard_id] = len(move.brokers)
+    records: list[ReplicasRecord] = []
+    topics: dict[TopicId, _ShardOfFactor] = {}
+    for number, move in enumerate(command.moves):
+        if problems[number] is None and move.is_for_topic:
+            problems[number] = _topic_problem(image, move, planned, topics)
+        if problems[number] is None:
             records += _records(image, image.shards[move.shard_id], move)
     return Result(tuple(records), PlannedMoves(problems=tuple(problems)))
 
@@ -67,7 +80,7 @@ def _records(image: ClusterImage, shard: Shard, move: Move) -> tuple[ReplicasRec
     return (ReplicasRecord(shard.shard_id, replicas, previous, move.reason),)
 
 
-def _problem(image: ClusterImage, move: Move, planned: set[ShardId]) -> Problem | None:
+def _problem(image: ClusterImage, move: Move, planned: Collection[ShardId]) -> Problem | None:
     shard = image.shards.get(move.shard_id)
     if shard is None:
         why = f"there is no shard {move.shard_id}; a deleted topic may have had it"
@@ -85,6 +98,35 @@ def _problem(image: ClusterImage, move: Move, planned: set[ShardId]) -> Problem 
             why = f"they were planned before a broker of {now} got another data directory; plan again"
         return Problem(errors.INVALID_REPLICA_ASSIGNMENT, f"{what}: {why}")
     return None
+
+
+def partitions_text(partitions: range) -> str:
+    return f"partitions {partitions[0]} to {partitions[-1]}" if len(partitions) > 1 else f"partition {partitions[0]}"
+
+
+def _topic_problem(
+    image: ClusterImage, move: Move, planned: Mapping[ShardId, int], topics: dict[TopicId, _ShardOfFactor]
+) -> Problem | None:
+    """
+    Return why a topic's number of replicas cannot change: a shard is left out, refused, or gets another number.
+    `topics` keeps what has been found out about a topic, which may have thousands of shards that all move.
+    """
+    shard, factor = image.shards[move.shard_id], len(move.brokers)
+    topic = image.topics_by_id[shard.topic_id]
+    if topic.topic_id not in topics:
+        shards = [image.shards[it] for it in topic.shard_ids]
+        topics[topic.topic_id] = {planned.get(it.shard_id, len(it.replicas)): it for it in reversed(shards)}
+    unlike = [(number, other) for number, other in topics[topic.topic_id].items() if number != factor]
+    if not unlike:
+        return None
+    others_factor, other = unlike[-1]
+    verb = "would have" if other.shard_id in planned else "would keep"
+    why = (
+        f"{partitions_text(shard.partitions)} of {topic.name} would have {factor} "
+        f"{'replica' if factor == 1 else 'replicas'}, but {partitions_text(other.partitions)} {verb} {others_factor}: "
+        "the partitions of a topic get another number of replicas all together or not at all"
+    )
+    return Problem(errors.INVALID_REPLICA_ASSIGNMENT, why)
 
 
 def _refusal(image: ClusterImage, move: Move) -> str | None:

@@ -34,6 +34,17 @@ def goal(made: Cluster) -> tuple[list[int], list[int], Reason]:
     return [key.broker_id for key in shard.replicas], [key.broker_id for key in shard.previous], shard.reason
 
 
+def two_shards() -> Cluster:
+    """Return a cluster with a topic of two shards, on brokers 1 and 2."""
+    made = Cluster(brokers=4)
+    assert made.create("t", assignments=((0, (BrokerId(1),)), (1, (BrokerId(2),)))).problem is None
+    return made
+
+
+def goals(made: Cluster) -> list[list[int]]:
+    return [[key.broker_id for key in made.image.shards[it].replicas] for it in made.image.topics["t"].shard_ids]
+
+
 def test_a_goal_keeps_what_was_planned_before() -> None:
     """
     A cancelled move returns to `previous`, which is where the shard was last.  While goal after goal is replaced, none
@@ -107,6 +118,37 @@ def test_a_refused_move_does_not_affect_the_others(wanted: Move, error_code: int
 
     assert problems[0] is not None and problems[0][0] == error_code and says in problems[0][1]
     assert problems[1] is None and goal(made)[0] == [2]
+
+
+@pytest.mark.parametrize(
+    ("others", "says"),
+    [
+        ((), "but partition 1 would keep 1"),
+        ((move(3, 9, shard_id=2, is_for_topic=True),), "but partition 1 would keep 1"),
+        ((move(2, 3, 4, shard_id=2, is_for_topic=True),), "but partition 1 would have 3"),
+        ((move(3, shard_id=2),), "but partition 1 would have 1"),
+    ],
+    ids=["left out", "refused", "another number", "moved"],
+)
+def test_a_topics_number_of_replicas_changes_for_all_shards_or_for_none(others: tuple[Move, ...], says: str) -> None:
+    """A topic has one replication factor.  Half of a change would leave it with two, and shards of new partitions."""
+    made = two_shards()
+    before = goals(made)
+
+    problems = plan(made, move(1, 2, is_for_topic=True), *others)
+
+    (code, why) = problems[0] or (0, "")
+    assert errors.INVALID_REPLICA_ASSIGNMENT == code and f"partition 0 of t would have 2 replicas, {says}" in why
+    assert all(problem is not None for it, problem in zip(others, problems[1:], strict=True) if it.is_for_topic)
+    assert before[0] == goals(made)[0]
+
+
+def test_all_shards_of_a_topic_get_another_number_of_replicas_together() -> None:
+    made = two_shards()
+
+    problems = plan(made, move(1, 2, is_for_topic=True), move(3, 4, shard_id=2, is_for_topic=True))
+
+    assert ([None, None], [[1, 2], [3, 4]]) == (problems, goals(made))
 
 
 def test_a_shard_is_moved_once_by_a_command() -> None:

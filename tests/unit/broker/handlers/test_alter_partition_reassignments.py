@@ -7,7 +7,7 @@ import pytest
 from tests.unit.broker.cluster_world import ClusterWorld, Node
 from tidemill.model import errors
 from tidemill.model.broker_id import broker_ids
-from tidemill.wire.messages import list_partition_reassignments
+from tidemill.wire.messages import create_partitions, list_partition_reassignments
 from tidemill.wire.messages.alter_partition_reassignments import API, Request
 
 NEWEST = API.versions[-1]
@@ -138,6 +138,21 @@ def test_the_replication_factor_may_be_fixed(world: ClusterWorld) -> None:
     assert not forbidden.allow_replication_factor_change
     assert dict.fromkeys((0, 1), errors.NONE) == codes(allowed)
     world.until(lambda: [1, 2, 3] == voters(world, "t"), "the third replica has arrived")
+
+
+def test_another_replication_factor_is_for_all_partitions_of_a_topic(world: ClusterWorld) -> None:
+    """If one shard is refused, its partitions say why, and the others keep their replicas."""
+    world.create("v", 2, brokers=(1, 2))
+    new = create_partitions.Request.Topic.Assignment(broker_ids=[2, 1])
+    more = create_partitions.Request.Topic(name="v", count=3, assignments=[new])
+    asked(world.controller, create_partitions.Request(topics=[more], timeout_ms=1_000, validate_only=False), 3)
+
+    answer = asked(world.controller, assigning({0: [1, 2, 3], 1: [1, 2, 3], 2: [1, 2, 9]}, topic="v"))
+    told = {it.partition_index: it.error_message for it in answer.responses[0].partitions}
+
+    assert dict.fromkeys(range(3), errors.INVALID_REPLICA_ASSIGNMENT) == codes(answer)
+    assert "broker 9 is not in this cluster" in told[2]
+    assert told[0] == told[1] and "would have 3 replicas, but partition 2 would keep 2" in told[0]
 
 
 def test_a_cluster_of_an_older_version_moves_nothing() -> None:
