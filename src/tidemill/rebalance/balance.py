@@ -60,7 +60,7 @@ def balance_bytes(draft: Draft) -> Slices[None]:
     if unknown:
         replicas = counted(sum(draft.index.unknown[broker_id] for broker_id in unknown), "replica")
         where = brokers_text(unknown[:10])
-        sentence = f"the sizes of {replicas} on {where} are not known; bytes are not balanced there"
+        sentence = f"the size is not known of {replicas} on {where}; bytes are not balanced there"
         draft.refuse_all(Reason.BYTES, "bytes", sentence)
     values = draft.accounts.planned_bytes
     brokers = tuple(broker_id for broker_id in draft.brokers.targets if not draft.index.unknown[broker_id])

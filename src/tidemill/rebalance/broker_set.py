@@ -3,7 +3,7 @@
 from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.broker_state import Drain, Presence
-from tidemill.rebalance.sentences import brokers_text, duration
+from tidemill.rebalance.sentences import brokers_text, duration, is_or_are
 from tidemill.rebalance.shard_index import Racks
 from tidemill.rebalance.view import BrokerView, ShardView, View
 
@@ -61,8 +61,9 @@ class BrokerSet:
         needed = len(voters) // 2 + 1 - (len(voters) - len(dead))
         if needed <= 0:
             return None
+        live = len(voters) - len(dead)
         return (
-            f"{len(voters) - len(dead)} of {len(voters)} voters are live, which is no majority; "
+            f"{live} of {len(voters)} voters {is_or_are(live)} live, which is no majority; "
             f"{needed} of {brokers_text(dead)} must come back"
         )
 

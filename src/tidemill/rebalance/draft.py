@@ -64,8 +64,10 @@ class Draft:
         for reason, count in sorted(self._unnamed.items()):
             refusals.append(Refusal(reason.name.lower(), f"{counted(count, 'refusal')} more for this reason"))
         for reason, count in sorted(self.waiting.items()):
+            moves = self.accounts.moves
+            copies = "1 copy is" if moves == 1 else f"{moves} copies are"
             sentence = (
-                f"{counted(count, 'shard')} more: {self.accounts.moves} copies are under way or planned, and at most "
+                f"{counted(count, 'shard')} more: {copies} under way or planned, and at most "
                 f"{self.policy.broker_moves_max} to or from a broker and {self.policy.cluster_moves_max} in the cluster"
             )
             refusals.append(Refusal(reason.name.lower(), sentence))

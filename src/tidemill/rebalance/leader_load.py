@@ -12,7 +12,7 @@ from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.rebalance.draft import Draft
 from tidemill.rebalance.largest import keep_largest
-from tidemill.rebalance.sentences import points
+from tidemill.rebalance.sentences import counted, points
 from tidemill.rebalance.slices import Slices
 from tidemill.rebalance.view import ShardView
 
@@ -111,8 +111,6 @@ def _plan(draft: Draft, busiest: BrokerId, transfers: list[_Transfer], cpu: dict
             f"the shard takes {points(cost)}, and all transfers together gain {points(gain)}",
         )
     if len(transfers) > allowed:
-        sentence = (
-            f"{len(transfers) - allowed} more leaders of broker {busiest} wait: {a_minute} of its {led} may leave it "
-            "within a minute"
-        )
+        waiting = counted(len(transfers) - allowed, "more leader")
+        sentence = f"{waiting} of broker {busiest} must wait: {a_minute} of its {led} may leave it within a minute"
         draft.refuse_all(Reason.LEADER, f"broker {busiest}", sentence)

@@ -31,3 +31,7 @@ def brokers_text(broker_ids: Iterable[BrokerId]) -> str:
 
 def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def is_or_are(count: int) -> str:
+    return "is" if count == 1 else "are"

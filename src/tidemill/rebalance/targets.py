@@ -84,10 +84,11 @@ class Targets:
         """Return why no broker was chosen for a shard with `replica_count` replicas."""
         if choice.full:
             limit = self._policy.disk_percent_max
-            disks = counted(choice.full, "broker")
-            return f"with its {size_text(size)}, the disk of each of {disks} would be more than {limit} % full"
-        usable = counted(len(self._brokers.targets), "broker")
-        return f"its {counted(replica_count, 'replica')} need as many brokers, and {usable} can take replicas"
+            disks = "the disk of " if choice.full == 1 else "the disk of each of "
+            disks += counted(choice.full, "broker")
+            return f"with its {size_text(size)}, {disks} would be more than {limit} % full"
+        needed = "1 replica needs a broker" if replica_count == 1 else f"{replica_count} replicas need as many brokers"
+        return f"its {needed}, and {counted(len(self._brokers.targets), 'broker')} can take replicas"
 
     def withdraw(self, broker_id: BrokerId) -> None:
         """Take a broker out of the order before its accounts change."""

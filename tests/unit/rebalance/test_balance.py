@@ -172,7 +172,7 @@ def test_a_missing_figure_refuses_the_balance_of_bytes() -> None:
     plan = cluster.decide()
 
     assert all(3 == step.replicas[0].broker_id for step in plan.steps)
-    assert "the sizes of 1 replica on broker 2 are not known" in plan.refusals[0].sentence
+    assert "the size is not known of 1 replica on broker 2;" in plan.refusals[0].sentence
 
 
 def test_bytes_leave_the_counts_where_count_does_not_begin() -> None:

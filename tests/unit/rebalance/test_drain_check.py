@@ -28,6 +28,15 @@ def test_drain_is_checked_first_and_each_shard_that_has_no_place_is_named() -> N
     )
 
 
+def test_a_shard_with_one_replica_needs_one_broker() -> None:
+    cluster = ModelledCluster([None])
+    cluster.add(1)
+
+    (place,) = checked(cluster, 1)
+
+    assert "shard 1 has no place: its 1 replica needs a broker, and 0 brokers can take replicas" == place.sentence
+
+
 def test_disks_are_filled_on_paper_by_all_shards_together() -> None:
     """Each shard alone would fit, but not all of them."""
     cluster = ModelledCluster([None] * 4)
@@ -38,7 +47,7 @@ def test_disks_are_filled_on_paper_by_all_shards_together() -> None:
     found = checked(cluster, 1)
 
     assert [(3, Obstacle.DISK)] == [(place.shard_id, place.obstacle) for place in found]
-    assert "with its 10.0 GiB, the disk of each of 1 broker would be more than 80 % full" in found[0].sentence
+    assert "with its 10.0 GiB, the disk of 1 broker would be more than 80 % full" in found[0].sentence
 
 
 def test_copies_under_way_fill_disks_too() -> None:

@@ -84,6 +84,8 @@ def test_few_leaders_leave_a_broker_within_a_minute() -> None:
         cluster.apply(steps)
         cluster.advance(milliseconds=25_000)
 
+    (refusal,) = busy(*[20] * 30).decide().refusals
+    assert refusal.sentence.endswith(" more leaders of broker 1 must wait: 3 of its 30 may leave it within a minute")
     assert [3, 0, 0, 0, 2] == moved  # the second look sees the transfers, and a minute later there are 27 leaders
 
 

@@ -53,7 +53,7 @@ def test_a_shard_without_a_live_majority_is_a_refusal_that_names_who_must_come_b
     assert [] == [*plan.steps]
     (refusal,) = plan.refusals
     assert "shard 1" == refusal.what
-    assert "1 of 3 voters are live" in refusal.sentence
+    assert "1 of 3 voters is live" in refusal.sentence
     assert "1 of brokers 2, 3 must come back" in refusal.sentence
 
 

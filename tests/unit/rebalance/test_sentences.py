@@ -3,7 +3,7 @@
 import pytest
 
 from tidemill.model.broker_id import BrokerId
-from tidemill.rebalance.sentences import brokers_text, counted, duration, percent, points
+from tidemill.rebalance.sentences import brokers_text, counted, duration, is_or_are, percent, points
 
 
 @pytest.mark.parametrize(
@@ -26,5 +26,6 @@ def test_a_duration_has_its_two_largest_units(milliseconds: int, text: str) -> N
 def test_numbers_agree_with_their_nouns() -> None:
     """Sentences are read by people."""
     assert ("1 shard", "2 shards", "0 shards") == tuple(counted(count, "shard") for count in (1, 2, 0))
+    assert ("is", "are", "are") == tuple(map(is_or_are, (1, 2, 0)))
     assert ("broker 3", "brokers 3, 4") == (brokers_text([BrokerId(3)]), brokers_text([BrokerId(3), BrokerId(4)]))
     assert ("40 %", "0 %", "72 %") == (percent(2, 5), percent(0, 0), points(721))

@@ -242,5 +242,5 @@ def _replacement_problem(view: BrokerView | None) -> str | None:
     if view.presence is Presence.ACTIVE:
         return "is ACTIVE; drain it instead, or wait until it has been silent for tidemill.broker.silent.ms"
     if view.is_live or view.heard_by:
-        return f"is heard by {view.heard_by} brokers; drain it instead"
+        return f"is heard by {counted(view.heard_by, 'broker')}; drain it instead"
     return None if view.presence is Presence.SILENT else "is GONE already"
