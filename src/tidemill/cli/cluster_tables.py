@@ -48,6 +48,7 @@ def state_of(row: Row) -> str:
         presence=row["presence"],
         drain=row["drain"],
         is_live=row["is_live"],
+        is_heard=row["heard_by"] > 0,
         is_ready=row["is_ready"],
         silent_ms=row["silent_ms"],
         live_ms=row["live_ms"],

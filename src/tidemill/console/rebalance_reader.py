@@ -93,6 +93,7 @@ def _words(broker: cluster_report.Response.Broker) -> str:
         presence=broker.presence,
         drain=broker.drain,
         is_live=broker.is_live,
+        is_heard=broker.heard_by > 0,
         is_ready=broker.is_ready,
         silent_ms=broker.silent_ms,
         live_ms=broker.live_ms,
@@ -112,6 +113,7 @@ def state_of(row: BrokerRow, rebalance: Rebalance) -> BrokerState:
         presence=row.presence,
         drain=row.drain,
         is_live=row.is_up,
+        is_heard=row.silent_ms is None and row.kafka is not None,  # None before it has registered
         is_ready=True,
         silent_ms=row.silent_ms,
         live_ms=None,

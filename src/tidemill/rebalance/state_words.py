@@ -10,6 +10,7 @@ def broker_state(
     presence: str,
     drain: str,
     is_live: bool,
+    is_heard: bool,
     is_ready: bool,
     silent_ms: int | None,
     live_ms: int | None,
@@ -19,10 +20,13 @@ def broker_state(
     Return whether a broker is there, for how long it has not been, and what is drained of it: "down 40s", "gone, back",
     "active, draining all".
 
-    `presence` and `drain` are their names in small letters.  Without a duration, only the state is shown.
+    `presence` and `drain` are their names in small letters.  `is_live` says whether the broker that tells the state
+    hears it, and `is_heard` whether any live broker does.  Without a duration, only the state is shown.
     """
     state = presence
-    if not is_live:
+    if not is_live and is_heard and presence == "active":
+        state = "active, heard by others only"
+    elif not is_live:
         state = "down" if presence == "active" else presence
         if silent_ms is not None:
             state += f" {shown(silent_ms)}"

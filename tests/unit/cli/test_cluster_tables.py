@@ -33,8 +33,9 @@ def broker(**changes: Any) -> dict[str, Any]:
     ("changes", "state"),
     [
         ({}, "active"),
-        ({"is_live": False, "silent_ms": 4_000}, "down 4s"),
-        ({"is_live": False, "presence": "silent", "silent_ms": 125_000}, "silent 2m"),
+        ({"is_live": False, "heard_by": 0, "silent_ms": 4_000}, "down 4s"),
+        ({"is_live": False, "heard_by": 2, "silent_ms": 0}, "active, heard by others only"),
+        ({"is_live": False, "heard_by": 0, "presence": "silent", "silent_ms": 125_000}, "silent 2m"),
         ({"is_live": False, "presence": "gone", "silent_ms": 7_300_000, "drain": "all"}, "gone 2h, draining all"),
         ({"presence": "gone", "live_ms": 12_000}, "gone, back 12s"),
         ({"is_ready": False}, "not ready"),

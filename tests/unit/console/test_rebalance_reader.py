@@ -147,11 +147,12 @@ def test_without_the_controller_brokers_have_their_recorded_states() -> None:
         broker(2, presence="silent", is_up=False, silent_ms=70_000),
         broker(3, is_up=False),
         broker(4, drain="all", carried=0),
+        broker(5, is_up=False, kafka=None),
     ]
 
     words = [state_of(row, NOT_READ).words for row in rows]
 
-    assert ["active, draining leaders", "silent 1m", "down", "active, empty"] == words
+    assert ["active, draining leaders", "silent 1m", "active, heard by others only", "active, empty", "down"] == words
 
 
 @pytest.mark.parametrize("path", ["/", "/brokers"])
@@ -200,7 +201,7 @@ def test_a_page_says_that_the_controller_did_not_answer() -> None:
     """
     Without an answer the page comes, with the brokers, and does not say that nothing moves.
     """
-    text = get(View(brokers=[broker(1), broker(2, is_up=False)]), "/brokers").text
+    text = get(View(brokers=[broker(1), broker(2, is_up=False, silent_ms=12_000)]), "/brokers").text
 
     assert "The controller cannot be asked" in text and "No moves" not in text
     assert "down" in cells(text, "broker-2")[1]

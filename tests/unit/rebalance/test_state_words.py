@@ -10,12 +10,13 @@ HERE: dict[str, Any] = {
     "presence": "active",
     "drain": "none",
     "is_live": True,
+    "is_heard": True,
     "is_ready": True,
     "silent_ms": 0,
     "live_ms": 31_000,
     "replicas": 3,
 }
-AWAY: dict[str, Any] = {"is_live": False, "is_ready": False, "silent_ms": 125_000, "live_ms": 0}
+AWAY: dict[str, Any] = {"is_live": False, "is_heard": False, "is_ready": False, "silent_ms": 125_000, "live_ms": 0}
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,9 @@ AWAY: dict[str, Any] = {"is_live": False, "is_ready": False, "silent_ms": 125_00
         ("not ready", {"is_ready": False}),
         ("down 2m", AWAY),
         ("down", AWAY | {"silent_ms": None}),
+        ("active, heard by others only", AWAY | {"is_heard": True, "silent_ms": 0}),
+        ("active, heard by others only, draining all", AWAY | {"is_heard": True, "drain": "all"}),
+        ("silent 2m", AWAY | {"is_heard": True, "presence": "silent"}),
         ("silent 2m", AWAY | {"presence": "silent"}),
         ("gone 2m, draining all", AWAY | {"presence": "gone", "drain": "all"}),
         ("gone, back 31s", {"presence": "gone"}),
@@ -38,7 +42,8 @@ AWAY: dict[str, Any] = {"is_live": False, "is_ready": False, "silent_ms": 125_00
 def test_the_state_of_a_broker(expected: str, changes: dict[str, Any]) -> None:
     """
     A broker that is drained is not called "not ready", because that is what the drain is for; and what is drained of
-    its leaders only is never empty.
+    its leaders only is never empty.  A broker that only the controller does not hear is not down: it keeps its
+    replicas, and no silence is counted.
     """
     assert expected == broker_state(**(HERE | changes))
 
