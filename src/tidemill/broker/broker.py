@@ -22,6 +22,7 @@ from tidemill.broker.controller.rebalance_host import RebalanceHost
 from tidemill.broker.controller.topic_creation import TopicCreation
 from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
 from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
+from tidemill.broker.leadership.awaited_transfers import AwaitedTransfers
 from tidemill.broker.leadership.drain_leadership import DrainLeadership
 from tidemill.broker.leadership.leadership_transfers import LeadershipTransfers
 from tidemill.broker.load.load_reporter import LoadReporter
@@ -173,6 +174,15 @@ class Broker:
         self.membership_reconciler = MembershipReconciler(machine, self.shard_table, self.cluster)
         self.replica_releases = ReplicaReleases(machine, self.shard_table, self.cluster)
         self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
+        self.awaited_transfers = AwaitedTransfers(
+            self.cluster,
+            machine.clock,
+            machine.events,
+            ask=self.leadership_transfers.begin,
+            voters=self.reported_load.voters,
+            image=lambda: self.image,
+            leads=lambda: self.controller.leads,
+        )
         self.rebalance = RebalanceHost(
             controller=self.controller,
             cluster=self.cluster,
@@ -180,7 +190,7 @@ class Broker:
             figures=self.reported_load,
             image=lambda: self.image,
             layers=lambda: self.layers,
-            transfer=self.leadership_transfers.begin,
+            transfers=self.awaited_transfers,
             stall_tolerant_clock=self.stall_tolerant_clock,
         )
         self.operator_commands = OperatorCommands(
@@ -335,6 +345,7 @@ class Broker:
         self.reported_load.tick()
         self.load_reporter.tick()
         self.rebalance.tick()
+        self.awaited_transfers.tick()
         self.quorum.tick(self.shard_table.shards[METADATA_SHARD].replica)
         self.free_space.check()
         self.drain_leadership.tick()

@@ -137,6 +137,8 @@ def transfer(
     """
     Let another replica of a shard lead it.  Its preferred leader stays the same.
 
+    The transfer is tried again for 5 s.  If the broker does not lead by then, the command fails and says why.
+
     \b
     Examples:
       tidemill cluster transfer 41 --to 2

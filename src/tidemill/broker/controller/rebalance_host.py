@@ -7,10 +7,10 @@ A pass runs in slices between other work, and its commands end before the next p
 twice.  Nothing is kept for the next controller: the image says what was planned, and how long a broker has been SILENT.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from tidemill.broker.controller.broker_watch import BrokerWatch
 from tidemill.broker.controller.controller_host import ControllerHost
@@ -29,7 +29,7 @@ from tidemill.model.clock import Clock
 from tidemill.model.config_resolution import BrokerLayers
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
-from tidemill.rebalance.plan import Plan, Status, Step
+from tidemill.rebalance.plan import Plan, Refusal, Status, Step
 from tidemill.rebalance.planner import decide
 from tidemill.rebalance.policy import Policy, policy_of
 from tidemill.rebalance.presence import PresenceDecision, decide_presence
@@ -38,7 +38,18 @@ from tidemill.rebalance.view import BrokerView, View
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 
 PASS_MS: Final = 1_000
-Transfer = Callable[[Sequence[tuple[ShardId, BrokerId]]], None]
+
+
+class Transfers(Protocol):
+    """The part of `AwaitedTransfers` that this module uses."""
+
+    def plan(self, moves: Sequence[tuple[ShardId, BrokerId]]) -> None:
+        """Have these brokers lead these shards, wherever they are led now."""
+        ...
+
+    def waiting(self) -> Iterable[tuple[ShardId, str]]:
+        """Yield each shard whose new leader takes its time, and why."""
+        ...
 
 
 @dataclass(slots=True)
@@ -69,10 +80,10 @@ class RebalanceHost:
         figures: Figures,
         image: Callable[[], ClusterImage],
         layers: Callable[[], BrokerLayers],
-        transfer: Transfer,
+        transfers: Transfers,
         stall_tolerant_clock: Clock,
     ) -> None:
-        """`figures` are what brokers have reported; `transfer` begins leadership transfers, wherever shards are led."""
+        """`figures` are what brokers have reported."""
         self.failures = 0  # computations that ended with an error, which is a bug
         self._controller = controller
         self._cluster = cluster
@@ -80,7 +91,7 @@ class RebalanceHost:
         self._figures = figures
         self._image = image
         self._layers = layers
-        self._begin_transfers = transfer
+        self._transfers = transfers
         self._clock = stall_tolerant_clock
         self._history = RebalanceHistory(machine)
         self._jobs = SlicedJobs(machine.turns)
@@ -157,7 +168,7 @@ class RebalanceHost:
             why=_why(shown),
             planned_at_ms=period.planned_at_ms if plan is None else self._machine.clock.wall_ms(),
             steps=shown.steps,
-            refusals=shown.refusals,
+            refusals=shown.refusals + tuple(Refusal(f"shard {it}", why) for it, why in self._transfers.waiting()),
             recent=tuple(self._history.steps),
             notes=tuple(self._history.notes),
             brokers=reported_brokers(image, view, index),
@@ -269,7 +280,7 @@ class RebalanceHost:
             if problem is None and step.reason is Reason.LEADER:
                 transfers.append((step.shard_id, step.replicas[0].broker_id))
         if transfers:
-            self._begin_transfers(transfers)
+            self._transfers.plan(transfers)
 
     def _passed(self, period: _Period) -> None:
         period.is_passing = False

@@ -8,7 +8,7 @@ controller.  Not listed in ApiVersions; the messages are in `peer/cluster_operat
 from typing import Final, assert_never
 
 from tidemill.broker.controller.operator_commands import Answer
-from tidemill.broker.request.awaited_transfer import AwaitedTransfer
+from tidemill.broker.request.awaited_transfer import awaited_transfer
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.feature_levels import ELASTIC_CLUSTER
 from tidemill.model import errors
@@ -59,7 +59,7 @@ def _begin(operation: Operation, request: Request, context: RequestContext) -> P
         case Operation.CANCEL:
             return commands.cancel(shard_id)
         case Operation.TRANSFER:
-            return AwaitedTransfer(context.broker, shard_id, broker_id)
+            return awaited_transfer(context.broker, shard_id, broker_id)
         case Operation.REMOVE:
             return commands.remove(broker_id)
         case _:

@@ -53,7 +53,7 @@ class LeadershipTransfers:
             refused(unled)
 
     def begin(self, moves: Sequence[Move]) -> None:
-        """Begin transfers that no one waits for.  What is refused now is left to the balance of preferred leaders."""
+        """Begin transfers that the caller asks for again if they do not happen, whether they are refused or fail."""
         self.anywhere(moves, _ignored)
 
     def _begin(self, shard_id: ShardId, to: BrokerId) -> bool:
@@ -83,4 +83,4 @@ class LeadershipTransfers:
 
 
 def _ignored(_: Sequence[ShardId]) -> None:
-    """Do nothing: no one waits for these transfers."""
+    """Do nothing: the leader table shows which transfers have happened."""

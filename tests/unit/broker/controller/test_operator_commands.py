@@ -212,6 +212,27 @@ def test_a_leadership_is_transferred() -> None:
     assert errors.UNKNOWN_TOPIC_OR_PARTITION == unknown.error_code
 
 
+def test_a_transfer_is_tried_again_until_the_command_has_to_answer() -> None:
+    """
+    A broker that has just lost contact is back before the command gives up; one that stays away is named.
+    """
+    world = flights(static={"tidemill.broker.silent.ms": "600000"})
+    late = 2 if world.controller.number != 2 else 3
+    world.cut_off(late)
+    world.pass_time(2_000)
+
+    failed = world.command(Operation.TRANSFER, late, shard_id=shard_id(world))
+    answers: list[object] = []
+    world.controller.broker.awaited_transfers.begin(shard_id(world), late, 5_000, answers.append)  # type: ignore[arg-type]
+    world.pass_time(1_000)
+    world.heal()
+    world.until(lambda: bool(answers), "it is answered")
+
+    assert errors.REQUEST_TIMED_OUT == failed.error_code
+    assert f"broker {late} does not lead shard {shard_id(world)} yet: broker {late} is down" == failed.error_message
+    assert ([None], late) == (answers, world.led_by("flights"))
+
+
 def test_an_empty_broker_is_removed_when_it_is_down() -> None:
     world = flights(on=(1, 2, 3))
     live = world.command(Operation.REMOVE, 4)

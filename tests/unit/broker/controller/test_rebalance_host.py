@@ -181,6 +181,39 @@ def test_the_new_leader_of_a_step_leads_at_once() -> None:
     assert [2, 1, 3] == world.replicas("flights")
 
 
+def test_a_transfer_that_does_not_happen_is_repeated_and_reported() -> None:
+    """
+    The new leader is cut off when the step is committed.  It leads as soon as it can, without another plan; meanwhile
+    operators see why it does not.
+    """
+    world = HealingWorld(static={"tidemill.broker.silent.ms": "600000"})
+    world.create("flights", brokers=(1, 2, 3))
+    world.pass_time(FIGURES_MS)
+    node = world.controller
+    late = 2 if node.number != 2 else 3
+    image = node.broker.image
+    shard = image.shards[image.topics["flights"].shard_ids[0]]
+    first = next(it for it in shard.replicas if it.broker_id == late)
+    replicas = (first, *(it for it in shard.replicas if it != first))
+    steps = [(Step(shard.shard_id, replicas, Reason.LEADER, 0, "shard → led by another: a test"),)]
+    world.cut_off(late)
+    world.pass_time(2_000)
+
+    def decide(*_: object) -> Slices[Plan]:
+        yield
+        return Plan(steps.pop(0) if steps else (), (), Status.WORKING)
+
+    with patch.object(rebalance_host, "decide", decide):
+        world.pass_time(5_000)
+        told = node.broker.rebalance.report().refusals
+        world.heal()
+        world.until(lambda: world.led_by("flights") == late, "the new leader leads")
+        world.pass_time(1_000)
+
+    assert [(f"shard {shard.shard_id}", f"broker {late} is down")] == [*told]
+    assert () == node.broker.rebalance.report().refusals
+
+
 def test_a_plan_that_is_older_than_the_image_is_dropped() -> None:
     """
     A user plans the replicas of a shard while a pass runs.  The user's plan stays.
