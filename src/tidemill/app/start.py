@@ -79,7 +79,7 @@ def run(
 
     `ready` is called once the broker serves, and `opened` immediately before, with the broker.  `extra_coordinators`
     are hosted in addition to the usual ones.  `clock` replaces that of the operating system.
-    Raises StartProblem if the broker cannot start.
+    Raises StartProblem if the broker cannot start, and SettingProblem also if the cluster removes it while it runs.
     """
     raise_open_files_limit()
     stopping = asyncio.Event()
@@ -138,7 +138,7 @@ class _Process:
         if broker is None:
             return
         limits = ConnectionLimits(broker.layers, self.servers, broker.metrics)
-        tick = self.loop.create_task(self._tick(broker, limits))
+        tick = self.loop.create_task(self._tick(broker, limits, stopping))
         addresses = await self._unless_stopped(stopping, self._bring_up(broker, limits, http))
         if addresses is not None:
             gc.freeze()  # Objects made during the start live long: exclude them from later collections.
@@ -150,6 +150,8 @@ class _Process:
             await stopping.wait()
             watchdog.stop()
         await self._stop(broker, tick)
+        if broker.removal_watch.problem is not None:
+            raise SettingProblem(f"log.dirs={self.settings.data_directory}: {broker.removal_watch.problem}")
 
     async def _unless_stopped(self, stopping: asyncio.Event, coming: Coroutine[Any, Any, T]) -> T | None:
         """Return the result of `coming`.  If a stop is requested before it ends, cancel it and return None."""
@@ -289,8 +291,8 @@ class _Process:
         else:
             self.events.error(context["message"])
 
-    async def _tick(self, broker: Broker, limits: ConnectionLimits) -> None:
-        """Run the broker's periodic work.
+    async def _tick(self, broker: Broker, limits: ConnectionLimits, stopping: asyncio.Event) -> None:
+        """Run the broker's periodic work, and stop the process if the cluster has removed the broker.
 
         Without this work, the broker would hold no elections and free no journal space.  Any exception therefore ends
         the process.
@@ -299,6 +301,8 @@ class _Process:
         try:
             while True:
                 broker.tick()
+                if broker.removal_watch.problem is not None:
+                    stopping.set()
                 limits.close_idle(self.loop.time())
                 heap.tick(self.loop.time())
                 await asyncio.sleep(TICK_S)

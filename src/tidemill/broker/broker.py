@@ -30,6 +30,7 @@ from tidemill.broker.load.reported_load import ReportedLoad
 from tidemill.broker.machine import Machine
 from tidemill.broker.maintenance.leader_balancer import LeaderBalancer
 from tidemill.broker.maintenance.membership_reconciler import MembershipReconciler
+from tidemill.broker.maintenance.removal_watch import RemovalWatch
 from tidemill.broker.maintenance.replica_releases import ReplicaReleases
 from tidemill.broker.maintenance.retention_host import RetentionHost
 from tidemill.broker.peers.cluster import Cluster
@@ -172,6 +173,7 @@ class Broker:
         self.shares = ShareHost(self, self.stall_tolerant_clock)
         self.timers = TimerHost(self)
         self.membership_reconciler = MembershipReconciler(machine, self.shard_table, self.cluster)
+        self.removal_watch = RemovalWatch(machine, self.cluster, is_ready=lambda: self.is_ready)
         self.replica_releases = ReplicaReleases(machine, self.shard_table, self.cluster)
         self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
         self.awaited_transfers = AwaitedTransfers(
@@ -342,6 +344,7 @@ class Broker:
         self.membership_reconciler.tick(self.image)
         self.replica_releases.tick(self.image)
         self.leader_balancer.tick(self.image)
+        self.removal_watch.tick()
         self.reported_load.tick()
         self.load_reporter.tick()
         self.rebalance.tick()

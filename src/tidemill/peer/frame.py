@@ -30,6 +30,8 @@ HAS_CONTROLLER_CONTACT: Final = 2
 """The sender is the controller, or has contact with it."""
 HEARS_RECEIVER: Final = 4
 """The sender receives heartbeats from the receiver; a network partition may cut only one direction."""
+RECEIVER_IS_STRANGER: Final = 8
+"""The sender's metadata has no broker with the receiver's id and directory: it may be new, or it has been removed."""
 
 FRAME_BYTES_MAX: Final = 64 << 20
 """The limit on the total size of a frame's sections; further sections are sent in the next frame."""
@@ -54,7 +56,7 @@ class Heartbeat:
     leader_version: int
     """The version of the sender's leader table."""
     flags: int
-    """DRAINING, HAS_CONTROLLER_CONTACT, HEARS_RECEIVER; unknown flags are ignored."""
+    """DRAINING, HAS_CONTROLLER_CONTACT, HEARS_RECEIVER, RECEIVER_IS_STRANGER; unknown flags are ignored."""
     lagging: tuple[tuple[ShardId, BrokerId], ...]
     """Out-of-sync replicas of the shards that the sender leads: (shard, broker), ascending."""
     wall_ms: int | None = None

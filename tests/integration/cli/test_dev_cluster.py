@@ -310,3 +310,30 @@ def test_a_broker_that_cannot_start_ends_the_command(tmp_path: Path) -> None:
         refused = tidemill("dev", "--brokers", "2", "--data", str(tmp_path / "data"), *addresses, "--json")
 
     assert 1 == refused.exit_code and "--kafka=127.0.0.1" in refused.err and "in use" in refused.err
+
+
+def test_a_broker_that_was_removed_while_it_ran_ends(tmp_path: Path) -> None:
+    """
+    A broker that hangs is not heard, so it can be removed.  When it runs again, the other brokers tell it; it says what
+    to do, stops, and ends with the exit code after which a service is not started again.
+    """
+    with running_cluster(tmp_path / "data", 4) as cluster:
+        removed = cluster.brokers[3]
+        os.kill(removed["pid"], signal.SIGSTOP)
+        try:
+            http = cluster.brokers[0]["http"]
+            until(
+                lambda: tidemill("cluster", "remove", "4", "--yes", "--http", http).exit_code == 0,
+                "it is removed as soon as it is not heard",
+            )
+        finally:
+            os.kill(removed["pid"], signal.SIGCONT)
+        until(lambda: not is_there(removed["pid"]), "it ends")
+        until(lambda: any(it["event"] == "broker exited" for it in cluster.events()), "its end is reported")
+
+        (told,) = [it for it in cluster.events() if it["event"] == "removed from the cluster"]
+        (exited,) = [it for it in cluster.events() if it["event"] == "broker exited"]
+
+    assert (4, "error") == (told["broker"], told["level"])
+    assert "start it on an empty directory" in told["problem"]
+    assert (4, "exit code 2") == (exited["broker"], exited["status"])

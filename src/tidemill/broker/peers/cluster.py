@@ -151,6 +151,11 @@ class Cluster:
     def alive_peers(self) -> frozenset[ReplicaKey]:
         return self.peers.alive()
 
+    def is_stranger(self, voter: ReplicaKey) -> bool:
+        """Return whether the metadata has no broker with this id and directory.  Before there is any, none is one."""
+        known = self.image.brokers.get(voter.broker_id)
+        return bool(self.image.cluster_id) and (known is None or known.voter != voter)
+
     def clock_heard(self, voter: ReplicaKey, wall_ms: int) -> None:
         """Note the wall clock of another broker, from a heartbeat that has just arrived."""
         self.clocks.heard(voter, wall_ms)

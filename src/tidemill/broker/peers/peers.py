@@ -113,6 +113,10 @@ class PeersOwner(Protocol):
 
     def hello(self) -> Hello: ...
 
+    def is_stranger(self, voter: ReplicaKey) -> bool:
+        """Return whether the metadata has no broker with this id and directory."""
+        ...
+
     def lagging(self) -> tuple[Lagging, ...]:
         """Return the out-of-sync replicas of the shards that this broker leads.  Called at each tick."""
         ...
@@ -177,6 +181,7 @@ class Peers:
         self._by_key: dict[ReplicaKey, _Peer] = {}
         self._to_silent: list[Buffer] = []  # the heartbeats of the last tick
         self._to_heard: list[Buffer] = []
+        self._to_strangers: list[Buffer] = []
         self._lives: dict[ReplicaKey, int] = {}  # the last known incarnation of each peer
         self._lost: dict[ReplicaKey, int] = {}  # time of the last heartbeat of each peer whose connection is lost
         self._queued: list[_Peer] = []  # the peers whose sections leave at the end of the turn
@@ -211,6 +216,10 @@ class Peers:
     def has_controller_contact(self) -> bool:
         """Return whether a live peer reports contact with the controller."""
         return any(self._by_key[voter].flags & frames.HAS_CONTROLLER_CONTACT for voter in self.alive())
+
+    def estranged(self) -> list[ReplicaKey]:
+        """Return the live peers whose metadata does not have this broker, ascending."""
+        return sorted(it for it in self.alive() if self._by_key[it].flags & frames.RECEIVER_IS_STRANGER)
 
     def was_alive(self, voter: ReplicaKey, within_ms: int) -> bool:
         """Return whether the peer's last heartbeat is at most `within_ms` old, even if its connection is lost."""
@@ -311,6 +320,8 @@ class Peers:
         self._to_silent = frames.encode_heartbeat(heartbeat)
         heartbeat.flags |= frames.HEARS_RECEIVER
         self._to_heard = frames.encode_heartbeat(heartbeat)
+        heartbeat.flags |= frames.RECEIVER_IS_STRANGER
+        self._to_strangers = frames.encode_heartbeat(heartbeat)
         # What is left of the tick before comes first, so that no link waits for ever.
         self._to_tick |= self._peers
         self._tick_some(SLICE if len(self._peers) >= SLICED_FROM else len(self._to_tick))
@@ -324,12 +335,18 @@ class Peers:
                 continue
             self._give_up(peer, now_ms)
             if is_syncing:
-                self._put(peer, self._to_heard if self._is_heard(peer) else self._to_silent)
+                self._put(peer, self._heartbeat_to(peer))
             if peer.link.hello.voter is not None:
                 self._tell_leaders(peer)  # sends the leader table again if the link has dropped a frame
         if self._to_tick and not self._is_slice_due:
             self._is_slice_due = True
             self._call_soon(self._next_slice)
+
+    def _heartbeat_to(self, peer: _Peer) -> list[Buffer]:
+        if not self._is_heard(peer):
+            return self._to_silent
+        voter = peer.link.hello.voter
+        return self._to_strangers if voter is not None and self._owner.is_stranger(voter) else self._to_heard
 
     def _next_slice(self) -> None:
         self._is_slice_due = False

@@ -95,6 +95,7 @@ class Linked:
         self.flags = 0
         self.newest_level = 3
         self.unheard: tuple[BrokerId, ...] = ()
+        self.strangers: set[ReplicaKey] = set()
         self.table = LeaderTable(ME)
         self.peers = Peers(self, self.table, clock=self.stall_tolerant_clock, call_soon=self.turns.append)
         self.handler = RecordingHandler()
@@ -107,6 +108,9 @@ class Linked:
 
     def lagging(self) -> tuple[Lagging, ...]:
         return self.out_of_sync
+
+    def is_stranger(self, voter: ReplicaKey) -> bool:
+        return voter in self.strangers
 
     def leaders_changed(self) -> None: ...
 
@@ -374,6 +378,37 @@ def test_no_leadership_is_transferred_to_a_peer_before_its_first_heartbeat(linke
     linked.hear(flags=frames.DRAINING)
 
     assert ((False, False), True, False) == (before, stays, linked.peers.may_lead(OTHER))
+
+
+def test_a_heartbeat_tells_a_peer_that_the_metadata_does_not_have_it(linked: Linked) -> None:
+    """
+    No metadata reaches a broker that was removed, so its peers must say it.  Nothing is said to a peer that is not
+    heard, which learns it when it is back.
+    """
+    linked.strangers = {OTHER}
+    linked.tick(250)
+    linked.turn()
+    linked.hear()
+    linked.tick(250)
+    linked.turn()
+    linked.strangers = set()
+    linked.tick(250)
+    linked.turn()
+
+    told = [it.flags & frames.RECEIVER_IS_STRANGER for it in linked.link.sections() if isinstance(it, frames.Heartbeat)]
+    assert [0, frames.RECEIVER_IS_STRANGER, 0] == told
+
+
+def test_live_peers_that_do_not_have_this_broker_are_known(linked: Linked) -> None:
+    """What a peer said before it fell silent may have passed."""
+    linked.hear(flags=frames.RECEIVER_IS_STRANGER)
+    told = [linked.peers.estranged()]
+    for _ in range(SILENT_MS // 250 + 1):
+        linked.tick(250)
+    told.append(linked.peers.estranged())
+    linked.hear()
+
+    assert [[OTHER], [], []] == [*told, linked.peers.estranged()]
 
 
 def test_a_heartbeat_tells_whether_its_receiver_is_alive(linked: Linked) -> None:
