@@ -21,6 +21,7 @@ def rebalance_gauges(broker: Broker) -> RebalanceGauges:
     return RebalanceGauges(
         status=plan.status.value,
         moves=broker.rebalance.moves_count,
+        missing_bytes=broker.rebalance.missing_bytes,
         refusals=len(plan.refusals),
         brokers=[(state, counts[state]) for state in STATES],
     )

@@ -11,7 +11,7 @@ from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.rebalance.broker_set import BrokerSet
 from tidemill.rebalance.policy import Policy
 from tidemill.rebalance.shard_index import ShardIndex
-from tidemill.rebalance.view import BrokerView, ShardView
+from tidemill.rebalance.view import BrokerView, ShardView, remaining
 
 
 class Accounts:
@@ -93,8 +93,3 @@ def sender(figures: ShardView) -> BrokerId:
     """Return the broker that sends copies of a shard: its leader, or the voter that is likely to lead it next."""
     assert figures.membership is not None
     return figures.membership.voters[0].broker_id if figures.leader is None else figures.leader
-
-
-def remaining(figures: ShardView, newcomer: ReplicaKey) -> int:
-    """Return how many bytes of a shard a newcomer lacks; all of them if its leader has not told."""
-    return min(figures.size, figures.behind.get(newcomer.broker_id, figures.size))

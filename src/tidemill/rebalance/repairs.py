@@ -16,11 +16,10 @@ from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.data_size import size_text
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
-from tidemill.rebalance.accounts import remaining
 from tidemill.rebalance.draft import Draft, may_shrink
 from tidemill.rebalance.sentences import duration, percent
 from tidemill.rebalance.slices import Slices
-from tidemill.rebalance.view import ShardView
+from tidemill.rebalance.view import ShardView, remaining
 
 
 def replace_lost(draft: Draft) -> Slices[None]:

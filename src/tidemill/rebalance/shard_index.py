@@ -16,7 +16,7 @@ from tidemill.model.broker_id import BrokerId, ReplicaKey, broker_ids
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.rebalance.slices import Slices, Work
-from tidemill.rebalance.view import ShardView, View
+from tidemill.rebalance.view import ShardView, View, missing_bytes
 
 FORGET_MS: Final = 3_600_000  # as long as the longest pause between two steps of a shard
 MINUTE_MS: Final = 60_000
@@ -50,6 +50,7 @@ class ShardIndex:
         """Begin empty; `began_at_ms` is when this controller took over.  The first pass counts all shards."""
         self.began_at_ms = began_at_ms
         self.under_way: dict[ShardId, None] = {}  # shards whose voters are not the planned ones
+        self.missing_bytes = 0  # that the new replicas of these shards lack together
         self.awaits_leader: dict[ShardId, None] = {}  # shards that another broker leads than the preferred one
         self.crowded: dict[ShardId, None] = {}  # shards with a rack that has two replicas more than a usable rack
         self.planned_bytes: Counter[BrokerId] = Counter()  # of shards whose size is known
@@ -61,6 +62,7 @@ class ShardIndex:
         self._carried: dict[BrokerId, dict[ShardId, None]] = {}
         self._led: dict[BrokerId, dict[ShardId, None]] = {}
         self._counted: dict[ShardId, _Counted] = {}
+        self._missing: dict[ShardId, int] = {}  # the part of `missing_bytes` of each shard that has one
         self._late: dict[ShardId, tuple[BrokerId, ...]] = {}  # the replicas that `not_in_sync` counts, if any
         self._noted: dict[ShardId, None] = {}
         self._racks: Racks | None = None
@@ -120,6 +122,7 @@ class ShardIndex:
             for table in (self.under_way, self.awaits_leader, self.crowded, self._steps):
                 table.pop(shard_id, None)
             self._set_late(shard_id, ())
+            self._set_missing(shard_id, 0)
             return
         replicas, size = shard.replicas, None if figures is None else figures.size
         if before is None or before.size != size or before.replicas != replicas:
@@ -130,6 +133,8 @@ class ShardIndex:
         is_under_way = figures is not None and differs(figures, replicas)
         in_sync = _EMPTY if figures is None else figures.in_sync
         self._set_late(shard_id, tuple(it.broker_id for it in replicas if it.broker_id not in in_sync))
+        missing = missing_bytes(figures, replicas) if figures is not None and is_under_way else 0
+        self._set_missing(shard_id, missing)
         leader = None if figures is None else figures.leader
         awaits_leader = leader is not None and leader != replicas[0].broker_id
         _put(self.under_way, shard_id, is_under_way)
@@ -147,6 +152,11 @@ class ShardIndex:
         if late:
             self._late[shard_id] = late
             self.not_in_sync.update(late)
+
+    def _set_missing(self, shard_id: ShardId, size: int) -> None:
+        self.missing_bytes += size - self._missing.pop(shard_id, 0)
+        if size:
+            self._missing[shard_id] = size
 
     def _add(self, shard_id: ShardId, counted: _Counted) -> None:
         self._counted[shard_id] = counted

@@ -4,7 +4,7 @@ The host fills it from heartbeats, LOAD sections and `BrokerStateRecord`s.  It c
 passes of the planner, and tells `ShardIndex.changed` of every shard whose figures it has replaced.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -53,3 +53,15 @@ class View:
 
     brokers: Mapping[BrokerId, BrokerView]
     shards: Mapping[ShardId, ShardView]
+
+
+def remaining(figures: ShardView, newcomer: ReplicaKey) -> int:
+    """Return how many bytes of a shard a newcomer lacks; all of them if its leader has not told."""
+    return min(figures.size, figures.behind.get(newcomer.broker_id, figures.size))
+
+
+def missing_bytes(figures: ShardView, replicas: Iterable[ReplicaKey]) -> int:
+    """Return how many bytes those of `replicas` lack together that do not vote yet."""
+    assert figures.membership is not None, "the members are known"
+    voters = figures.membership.voters
+    return sum(remaining(figures, replica) for replica in replicas if replica not in voters)

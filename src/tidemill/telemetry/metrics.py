@@ -42,6 +42,7 @@ class RebalanceGauges(NamedTuple):
 
     status: str | None = None
     moves: int = 0  # under way
+    missing_bytes: int = 0  # that their new replicas lack
     refusals: int = 0  # of the last plan
     brokers: Sequence[tuple[str, int]] = ()  # state and number of brokers in it
 

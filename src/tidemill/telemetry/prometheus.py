@@ -118,6 +118,7 @@ REBALANCE_STATUS: Final = "1 for the status of re-placement, on the controller: 
 REBALANCE_STATUSES: Final = ("idle", "working", "stalled", "off")
 REBALANCE_GAUGES: Final[Mapping[str, str]] = {
     "moves": "Shards whose replicas are on their way to other brokers, on the controller; elsewhere 0.",
+    "missing_bytes": "Bytes that the new replicas of these shards lack, on the controller; elsewhere 0.",
     "refusals": "Moves that the controller would make and cannot make now, as its last plan lists them; elsewhere 0.",
 }
 HISTOGRAMS: Final[Mapping[str, str]] = {

@@ -62,12 +62,14 @@ def test_a_move_is_counted_while_it_is_under_way(world: ClusterWorld) -> None:
     world.create("flights", brokers=(1, 2))
     controller = world.controller.broker
     world.until(lambda: controller.rebalance.plan is not None, "the controller plans")
+    world[world.led_by("flights")].produce("flights", b"a" * 1_000)
     world.pass_time(15_000)  # all leaders have reported
     before = {number: samples(world, number) for number in (1, 2, 3)}
     world.hold(to=(3,))
 
     plan(world, "flights", 1, 3)
     world.until(lambda: samples(world, controller.broker_id)["tidemill_rebalance_moves"] == 1, "the move is seen")
+    missing = samples(world, controller.broker_id)["tidemill_rebalance_missing_bytes"]
     world.hold()
     world.until(lambda: samples(world, controller.broker_id)["tidemill_rebalance_moves"] == 0, "the move is over")
     world.until(lambda: "flights" not in world[2].broker.shard_table.topics, "broker 2 closes its replica")
@@ -77,5 +79,6 @@ def test_a_move_is_counted_while_it_is_under_way(world: ClusterWorld) -> None:
         for name in ("tidemill_rebalance_moved_bytes_total", "tidemill_replicas_released_total")
     }
     moved, released = grown.values()
+    assert missing > 1_000 and 0 == samples(world, controller.broker_id)["tidemill_rebalance_missing_bytes"]
     assert 0 < moved[1] + moved[2] and 0 == moved[3]
     assert {1: 0, 2: 1, 3: 0} == released

@@ -48,6 +48,7 @@ def contents(index: ShardIndex) -> dict[str, object]:
         "unknown": {broker_id: index.unknown[broker_id] for broker_id in brokers},
         "not in sync": {broker_id: index.not_in_sync[broker_id] for broker_id in brokers},
         "under way": sorted(index.under_way),
+        "missing bytes": index.missing_bytes,
         "awaits leader": sorted(index.awaits_leader),
         "crowded": sorted(index.crowded),
     }
@@ -158,6 +159,31 @@ def test_the_index_observes_when_steps_begin_and_end() -> None:
     assert [0, 0, START_MS + 7_000, START_MS + 7_000] == [
         cluster.index.step_ended_at_ms(BrokerId(number)) for number in (1, 2, 3, 4)
     ]
+
+
+def test_bytes_that_new_replicas_lack_are_counted_until_they_vote() -> None:
+    """A newcomer lacks everything until its leader has told how much; a shard that is deleted lacks nothing."""
+    cluster = ModelledCluster([None] * 5)
+    for _ in range(2):
+        cluster.add(1, 2, 3, size=10 * GIB)
+    told = []
+
+    def delete() -> None:
+        del cluster.shards[2]
+        cluster.index.changed((ShardId(2),))
+
+    for change in (
+        lambda: cluster.plan(1, 1, 4, 5, reason=Reason.DRAIN),
+        lambda: cluster.plan(2, 1, 2, 4, reason=Reason.DRAIN),
+        delete,
+        cluster.advance,
+    ):
+        change()
+        catch_up(cluster, cluster.index)
+        told.append(cluster.index.missing_bytes // GIB)
+
+    assert [20, 30, 20] == told[:3]
+    assert told[3] < 20
 
 
 def test_a_change_of_the_preferred_leader_ends_when_it_leads() -> None:

@@ -114,7 +114,7 @@ def test_re_placement_has_its_status_on_the_controller_only() -> None:
     neither a status nor states of brokers, and their numbers of moves are 0, so that sums are those of the cluster.
     """
     controller, other = Metrics(), Metrics()
-    controller.rebalance = RebalanceGauges("stalled", 3, 2, [("active", 4), ("silent", 2)])
+    controller.rebalance = RebalanceGauges("stalled", 3, 4096, 2, [("active", 4), ("silent", 2)])
 
     text, elsewhere = (PrometheusText(metrics, {}, str).render() for metrics in (controller, other))
 
@@ -122,6 +122,7 @@ def test_re_placement_has_its_status_on_the_controller_only() -> None:
         'tidemill_rebalance_status{status="idle"} 0.0',
         'tidemill_rebalance_status{status="stalled"} 1.0',
         "tidemill_rebalance_moves 3.0",
+        "tidemill_rebalance_missing_bytes 4096.0",
         "tidemill_rebalance_refusals 2.0",
         'tidemill_brokers{state="silent"} 2.0',
     ):

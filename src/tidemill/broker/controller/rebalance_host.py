@@ -153,6 +153,11 @@ class RebalanceHost:
         """How many shards have voters that are not the planned replicas, as far as this broker knows as controller."""
         return 0 if self._period is None else len(self._period.view.index.under_way)
 
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes the new replicas of these shards lack together, as far as their leaders have reported."""
+        return 0 if self._period is None else self._period.view.index.missing_bytes
+
     def report(self, plan: Plan | None = None) -> RebalanceReport:
         """Return the state of re-placement, with the last plan, or with `plan` instead."""
         period, image, last = self._period, self._image(), self.plan

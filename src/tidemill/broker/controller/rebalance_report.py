@@ -10,10 +10,9 @@ from tidemill.metadata.partition_reassignments import former_brokers
 from tidemill.model.broker_id import BrokerId, broker_ids
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
-from tidemill.rebalance.accounts import remaining
 from tidemill.rebalance.plan import Refusal, Status, Step
 from tidemill.rebalance.shard_index import ShardIndex
-from tidemill.rebalance.view import BrokerView, View
+from tidemill.rebalance.view import BrokerView, View, missing_bytes
 
 MOVES_MAX: Final = 1_000  # listed in a report; a user can plan moves of all shards at once
 
@@ -92,7 +91,7 @@ def moves_under_way(image: ClusterImage, view: View, index: ShardIndex) -> tuple
                 tuple(broker_ids(shard.replicas)),
                 former_brokers(image, shard),
                 figures.size,
-                sum(remaining(figures, replica) for replica in shard.replicas if replica not in voters),
+                missing_bytes(figures, shard.replicas),
             )
         )
         if len(moves) == MOVES_MAX:
