@@ -107,6 +107,8 @@ class Broker:
         self.metrics = Metrics(broker_int(BrokerLayers(static=static), "tidemill.metrics.topics.max"))
         self.history = History(self.metrics, monotonic_ms=machine.clock.monotonic_ms, wall_ms=machine.clock.wall_ms)
         self.configs = TopicConfigs(identity.broker_id, static)
+
+        # What this broker knows of the cluster, and tells it.
         self.image_follower = ImageFollower(
             newest_level=newest_level, call_soon=machine.turns.call_soon, failed=machine.failed
         )
@@ -133,6 +135,8 @@ class Broker:
             internal_topics=all_internal_topics(it.topic for it in registrations),
             stall_tolerant_clock=self.stall_tolerant_clock,
         )
+
+        # Shards.
         self.copy_pacing = CopyPacing(
             machine.clock.monotonic_ms, machine.call_later, lambda: move_bytes_per_s(self.layers)
         )
@@ -155,6 +159,17 @@ class Broker:
             metrics=self.metrics,
         )
         self.free_space = FreeSpace(store, self.metrics, machine.events)
+
+        # Coordinators, and what they and clients ask of the controller.
+        self.deadlines = Deadlines(machine.clock)
+        self.controller_client = ControllerClient(machine, self.controller, self.cluster)
+        self.topic_creation = TopicCreation(self.controller_client, self.cluster)
+        self.producer_ids = ProducerIdSource(self.controller_client, identity.broker_id)
+        self.coordinators = CoordinatorHost(registrations, self)
+        self.shares = ShareHost(self, self.stall_tolerant_clock)
+        self.timers = TimerHost(self)
+
+        # Where replicas and leaders are.
         self.drain_leadership = DrainLeadership(
             shard_table=self.shard_table,
             cluster=self.cluster,
@@ -165,16 +180,9 @@ class Broker:
             clock=machine.clock,
             stall_tolerant_clock=self.stall_tolerant_clock,
         )
-        self.deadlines = Deadlines(machine.clock)
-        self.controller_client = ControllerClient(machine, self.controller, self.cluster)
-        self.topic_creation = TopicCreation(self.controller_client, self.cluster)
-        self.producer_ids = ProducerIdSource(self.controller_client, identity.broker_id)
-        self.coordinators = CoordinatorHost(registrations, self)
-        self.shares = ShareHost(self, self.stall_tolerant_clock)
-        self.timers = TimerHost(self)
         self.membership_reconciler = MembershipReconciler(machine, self.shard_table, self.cluster)
-        self.removal_watch = RemovalWatch(machine, self.cluster, is_ready=lambda: self.is_ready)
         self.replica_releases = ReplicaReleases(machine, self.shard_table, self.cluster)
+        self.removal_watch = RemovalWatch(machine, self.cluster, is_ready=lambda: self.is_ready)
         self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
         self.awaited_transfers = AwaitedTransfers(
             self.cluster,
@@ -206,6 +214,8 @@ class Broker:
             lambda: self.layers,
             self.shares.shards_with_locks,
         )
+
+        # Repeated work.
         self.quorum = MetadataQuorumStatus(machine, self.cluster)
         self.retention = RetentionHost(
             machine=machine,
@@ -214,6 +224,8 @@ class Broker:
             metadata_freshness=MetadataFreshness(machine, lambda: self.image, self.controller_client),
             metrics=self.metrics,
         )
+
+        # Clients.
         self.fetch_sessions = FetchSessions(
             machine.entropy, broker_int(self.layers, "max.incremental.fetch.session.cache.slots")
         )
