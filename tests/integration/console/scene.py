@@ -1,6 +1,7 @@
 """The contents of the cluster in the console tests: topics, records of all kinds, and groups with lag."""
 
 import json
+import os
 import time
 from math import sin
 from typing import Any, Final
@@ -20,6 +21,8 @@ ORDERS: Final = 300
 JOBS: Final = 60
 QUEUE: Final = "mail jobs/1"  # a share group
 WAIT_S: Final = 60
+RECORD_BYTES: Final = 64 << 10
+QUEUED_MAX: Final = 1_000  # records in the producer: 64 MiB
 
 
 def fill(bootstrap: str) -> None:
@@ -52,6 +55,17 @@ def fill(bootstrap: str) -> None:
     work(bootstrap)
     commit(bootstrap, "billing", [TopicPartition("orders", number, 10) for number in range(6)])
     commit(bootstrap, "fraud detection/1", [TopicPartition("payments", 0, 0)])
+
+
+def fill_with_bytes(bootstrap: str, topic: str, size: int) -> None:
+    """Produce about `size` bytes that do not compress."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    for _ in range(size // RECORD_BYTES):
+        producer.produce(topic, value=os.urandom(RECORD_BYTES))
+        producer.poll(0)
+        while len(producer) > QUEUED_MAX:
+            producer.poll(0.1)
+    producer.flush()
 
 
 def work(bootstrap: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,9 +14,10 @@ import pytest
 from confluent_kafka import Consumer
 from playwright.sync_api import Browser, expect
 
-from tests.integration.cli.dev_cluster import Cluster, started_again
+from tests.integration.cli.command import tidemill
+from tests.integration.cli.dev_cluster import Cluster, running_cluster, started_again
 from tests.integration.console.browser import SCHEMES, Tab, open_tab
-from tests.integration.console.scene import HOSTILE, JOBS, share_consumer, steady_load
+from tests.integration.console.scene import HOSTILE, JOBS, fill, fill_with_bytes, share_consumer, steady_load
 
 PAGES = {
     "/": "Overview",
@@ -309,3 +311,29 @@ def test_pictures_for_the_documentation(browser: Browser, cluster: Cluster) -> N
                 expect(tab.page.locator("dl.stats dd").nth(2)).not_to_have_text("–")
             tab.page.screenshot(path=Path(PICTURES or "", f"console-{name}.png"), full_page=True)
     load.join()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not PICTURES, reason="TIDEMILL_CONSOLE_PICTURES names no directory for the screenshots")
+def test_a_picture_of_moves_for_the_documentation(browser: Browser, tmp_path: Path) -> None:
+    """
+    The screenshot of the brokers in docs/console.md: of five brokers one is gone, and another one gives up its leaders.
+    The replicas of the lost broker are on their way to the others, slowly enough to be seen.
+    """
+    settings = {
+        "tidemill.broker.silent.ms": "2000",
+        "tidemill.replica.replacement.delay.ms": "4000",
+        "tidemill.replica.move.bytes.per.second": str(256 << 10),
+    }
+    with running_cluster(tmp_path / "data", 5) as cluster:
+        fill(cluster.bootstrap)
+        fill_with_bytes(cluster.bootstrap, "clickstream", 60 << 20)
+        changes = [f"{key}={value}" for key, value in settings.items()]
+        assert 0 == tidemill("configs", "set", "--cluster", *changes, bootstrap=cluster.bootstrap).exit_code
+        change(cluster, "drain", {"of": "leaders"})
+        os.kill(cluster.brokers[4]["pid"], signal.SIGKILL)
+        with open_tab(browser) as tab:
+            tab.open(address(cluster, "/brokers"))
+            expect(tab.page.locator("#broker-5")).to_contain_text("gone")
+            expect(tab.page.locator("tr[id^=move-] td:nth-child(6)").first).to_have_text(re.compile("[1-9][0-9] %"))
+            tab.page.screenshot(path=Path(PICTURES or "", "console-brokers.png"), full_page=True)
