@@ -1,5 +1,6 @@
 """`tidemill cluster restart`: the steps of a rolling restart, for an orchestrator or an operator."""
 
+from shlex import quote
 from typing import Annotated, Any, Final
 
 import typer
@@ -46,7 +47,7 @@ def restart(
         brokers: list[Row] = cluster.get("/v1/rebalance")["brokers"]
     if why := refusal(brokers):
         raise Failed(f"no restart now: {why}")
-    steps = steps_of(brokers, controller)
+    steps = steps_of(brokers, controller, http)
     with pipe_may_close():
         if as_json:
             print_json({"steps": steps})
@@ -68,19 +69,23 @@ def refusal(brokers: list[Row]) -> str | None:
     return None
 
 
-def steps_of(brokers: list[Row], controller: int | None) -> list[Row]:
-    """Return the commands for each broker, the controller last, because each change of controller costs a pause."""
+def steps_of(brokers: list[Row], controller: int | None, http: str | None = None) -> list[Row]:
+    """
+    Return the commands for each broker, the controller last, because each change of controller costs a pause.  If the
+    plan was asked for with `--http`, the commands need the same option: they must not reach another cluster.
+    """
     ids = sorted((row["broker_id"] for row in brokers), key=lambda it: (it == controller, it))
     drained = {row["broker_id"] for row in brokers if row["drain"] != "none"}
-    return [{"broker_id": it, "commands": _commands(it, is_drained=it in drained)} for it in ids]
+    options = f"--wait {WAIT}" if http is None else f"--wait {WAIT} --http {quote(http)}"
+    return [{"broker_id": it, "commands": _commands(it, options, is_drained=it in drained)} for it in ids]
 
 
-def _commands(broker_id: int, *, is_drained: bool) -> list[str]:
+def _commands(broker_id: int, options: str, *, is_drained: bool) -> list[str]:
     if is_drained:  # it stays as it is
-        return [f"tidemill cluster may-stop {broker_id} --wait {WAIT}", f": restart broker {broker_id}"]
+        return [f"tidemill cluster may-stop {broker_id} {options}", f": restart broker {broker_id}"]
     return [
-        f"tidemill cluster drain {broker_id} --leaders --wait {WAIT}",
-        f"tidemill cluster may-stop {broker_id} --wait {WAIT}",
+        f"tidemill cluster drain {broker_id} --leaders {options}",
+        f"tidemill cluster may-stop {broker_id} {options}",
         f": restart broker {broker_id}",
-        f"tidemill cluster undrain {broker_id} --wait {WAIT}",
+        f"tidemill cluster undrain {broker_id} {options}",
     ]

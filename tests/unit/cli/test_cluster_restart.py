@@ -26,6 +26,15 @@ def test_a_broker_gives_up_its_leaders_is_checked_and_is_in_sync_before_the_next
     ] == step["commands"]
 
 
+def test_the_commands_of_a_plan_reach_the_cluster_that_it_is_for() -> None:
+    """Without the addresses that the operator has given, they would reach whatever answers at the default address."""
+    steps = steps_of([row(7), row(8, drain="all")], controller=None, http="10.0.0.1:9080,10.0.0.2:9080")
+
+    commands = [command for step in steps for command in step["commands"] if not command.startswith(":")]
+    assert 4 == len(commands)
+    assert all(command.endswith(" --http 10.0.0.1:9080,10.0.0.2:9080") for command in commands)
+
+
 def test_a_broker_that_an_operator_drains_stays_drained() -> None:
     (step,) = steps_of([row(7, drain="all")], controller=None)
 
