@@ -1,5 +1,6 @@
 """ClusterHttp: the requests of `tidemill cluster` commands, to the first broker that responds."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -9,6 +10,8 @@ from tidemill.cli.http_option import OTHER_BROKER, check_not_kafka
 from tidemill.client.broker_http import NoResponse, Refused, ask, delete, from_first, send
 
 TIMEOUT_S: Final = 15.0  # the brokers wait for a controller for up to 5 s
+BEGIN_S: Final = 3.0  # for which a read waits; a new controller looks at its brokers within a second
+POLL_S: Final = 0.2
 Row = dict[str, Any]
 
 
@@ -30,8 +33,18 @@ class ClusterHttp:
         self._addresses = addresses
 
     def get(self, path: str, **query: str | int) -> Row:
-        """Return the answer of the first broker that responds.  Raise NoResponse, NotReady or Refused."""
-        return self._answered(path, **query)[1]
+        """
+        Return the answer of the first broker that responds.  Wait for a moment if none is ready, such as a new
+        controller.  Raise NoResponse, NotReady or Refused.
+        """
+        until = time.monotonic() + BEGIN_S
+        while True:
+            try:
+                return self._answered(path, **query)[1]
+            except NotReady:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(POLL_S)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Row:
         """Change something through a broker that responds.  Raise Failed if the outcome is unknown."""

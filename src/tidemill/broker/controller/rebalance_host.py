@@ -132,6 +132,14 @@ class RebalanceHost:
         """Whether this broker is not the controller, or is just handing that over."""
         return self._period is None or not self._controller.accepts_writes
 
+    @property
+    def is_beginning(self) -> bool:
+        """
+        Whether this broker is the controller, and no pass has ended yet, so that a report would lack brokers and moves.
+        """
+        planned = self._period is not None and self._period.plan is not None
+        return self._controller.leads and not planned and self._image().feature_level >= ELASTIC_CLUSTER
+
     def problem(self) -> str | None:
         """Return why this broker can neither plan nor carry out what an operator wants; None if it can."""
         if self.is_elsewhere:

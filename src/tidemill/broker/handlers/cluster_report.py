@@ -18,11 +18,14 @@ from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 
 SINCE_LEVEL: Final = ELASTIC_CLUSTER
 WHY: Final = "no controller has answered; try again"
+BEGINNING: Final = "the controller is new, and has not looked at all brokers yet; try again in a second"
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     host = context.broker.rebalance
     if not request.is_trial:
+        if host.is_beginning:  # without brokers and moves, a report would say that nothing is left to wait for
+            return Response(error_code=errors.NOT_CONTROLLER, error_message=BEGINNING)
         return _response(host.report())
     pending: Pending[Response] = Pending()
 

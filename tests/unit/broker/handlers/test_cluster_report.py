@@ -1,0 +1,34 @@
+"""ClusterReport: what the controller knows, and nothing before it knows something."""
+
+from typing import Any
+
+from tests.unit.broker.cluster_world import ClusterWorld, Node
+from tidemill.model import errors
+from tidemill.model.shard import METADATA_SHARD
+from tidemill.peer.cluster_report import Request
+
+
+def asked(node: Node) -> Any:
+    sent = node.client.send(Request(), 0)
+    node.cluster.until(lambda: bool(node.client.writer.sent), "it is answered")
+    return node.client.answer(*sent)
+
+
+def test_a_new_controller_does_not_report_that_there_are_no_brokers() -> None:
+    """
+    A report without brokers would say that nothing is left: `cluster drain --wait` would end before its time, and
+    `cluster restart --plan` would print no step.
+    """
+    world = ClusterWorld()
+    world.pass_time(3_000)
+    first = world.controller
+    to = next(node for node in world.nodes if node is not first)
+    assert [] == first.broker.leadership_transfers.here([(METADATA_SHARD, to.broker.broker_id)])
+    world.until(lambda: to.broker.controller.leads, "there is another controller")
+
+    at_once = asked(to)
+    world.pass_time(1_500)
+    later = asked(to)
+
+    assert (errors.NOT_CONTROLLER, True) == (at_once.error_code, "try again" in at_once.error_message)
+    assert (errors.NONE, [1, 2, 3]) == (later.error_code, [it.broker_id for it in later.brokers])
