@@ -43,9 +43,9 @@ def restart(
     addresses = resolve_http(http)
     with http_errors(addresses):
         cluster = ClusterHttp(addresses)
-        controller = cluster.get("/v1/cluster")["controller"]
         brokers: list[Row] = cluster.get("/v1/rebalance")["brokers"]
-    if why := refusal(brokers):
+        controller: int | None = cluster.get("/v1/cluster")["controller"]
+    if why := refusal(brokers, controller):
         raise Failed(f"no restart now: {why}")
     steps = steps_of(brokers, controller, http)
     with pipe_may_close():
@@ -58,8 +58,13 @@ def restart(
                 print(command)
 
 
-def refusal(brokers: list[Row]) -> str | None:
-    """Return why no broker should restart now: one that is down already would make two."""
+def refusal(brokers: list[Row], controller: int | None) -> str | None:
+    """
+    Return why no broker should restart now: one that is down already would make two, and without a controller no step
+    can be taken, nor the controller be the last one.
+    """
+    if controller is None:
+        return "the broker that was asked knows no controller; try again in a second"
     for row in brokers:
         number = row["broker_id"]
         if not row["is_live"]:
@@ -69,7 +74,7 @@ def refusal(brokers: list[Row]) -> str | None:
     return None
 
 
-def steps_of(brokers: list[Row], controller: int | None, http: str | None = None) -> list[Row]:
+def steps_of(brokers: list[Row], controller: int | None, http: str | None) -> list[Row]:
     """
     Return the commands for each broker, the controller last, because each change of controller costs a pause.  If the
     plan was asked for with `--http`, the commands need the same option: they must not reach another cluster.

@@ -12,11 +12,11 @@ def row(broker_id: int, **changes: Any) -> dict[str, Any]:
 
 
 def test_the_controller_restarts_last() -> None:
-    assert [1, 3, 2] == [step["broker_id"] for step in steps_of([row(3), row(2), row(1)], controller=2)]
+    assert [1, 3, 2] == [step["broker_id"] for step in steps_of([row(3), row(2), row(1)], controller=2, http=None)]
 
 
 def test_a_broker_gives_up_its_leaders_is_checked_and_is_in_sync_before_the_next() -> None:
-    (step,) = steps_of([row(7)], controller=None)
+    (step,) = steps_of([row(7)], controller=7, http=None)
 
     assert [
         "tidemill cluster drain 7 --leaders --wait 10m",
@@ -28,7 +28,7 @@ def test_a_broker_gives_up_its_leaders_is_checked_and_is_in_sync_before_the_next
 
 def test_the_commands_of_a_plan_reach_the_cluster_that_it_is_for() -> None:
     """Without the addresses that the operator has given, they would reach whatever answers at the default address."""
-    steps = steps_of([row(7), row(8, drain="all")], controller=None, http="10.0.0.1:9080,10.0.0.2:9080")
+    steps = steps_of([row(7), row(8, drain="all")], controller=7, http="10.0.0.1:9080,10.0.0.2:9080")
 
     commands = [command for step in steps for command in step["commands"] if not command.startswith(":")]
     assert 4 == len(commands)
@@ -36,7 +36,7 @@ def test_the_commands_of_a_plan_reach_the_cluster_that_it_is_for() -> None:
 
 
 def test_a_broker_that_an_operator_drains_stays_drained() -> None:
-    (step,) = steps_of([row(7, drain="all")], controller=None)
+    (step,) = steps_of([row(7, drain="all")], controller=7, http=None)
 
     assert not any("drain" in command for command in step["commands"])
 
@@ -50,9 +50,14 @@ def test_a_broker_that_an_operator_drains_stays_drained() -> None:
     ],
 )
 def test_no_broker_restarts_while_another_is_missed(changes: dict[str, Any], why: str) -> None:
-    assert refusal([row(1), row(2)]) is None
-    assert why in (refusal([row(1), row(2, **changes)]) or "")
+    assert refusal([row(1), row(2)], 1) is None
+    assert why in (refusal([row(1), row(2, **changes)], 1) or "")
 
 
 def test_a_drained_broker_need_not_lead() -> None:
-    assert refusal([row(1), row(2, drain="leaders", is_ready=False)]) is None
+    assert refusal([row(1), row(2, drain="leaders", is_ready=False)], 1) is None
+
+
+def test_there_is_no_plan_without_a_controller() -> None:
+    """The brokers would be in the order of their ids, and the next controller anywhere among them."""
+    assert "knows no controller; try again" in (refusal([row(1), row(2)], None) or "")
