@@ -29,11 +29,13 @@ from tests.integration.clients.client_port import MOVED
 from tidemill.client.broker_connection import BrokerConnection
 from tidemill.client.connection_settings import ConnectionSettings, Endpoint
 from tidemill.client.failures import BrokerUnreachable
-from tidemill.wire.messages import describe_quorum, metadata
+from tidemill.model import errors
+from tidemill.wire.messages import describe_quorum, incremental_alter_configs, metadata
 from tidemill.wire.schema import Api, Message
 
 WAIT_SECONDS_MAX = 60.0
 CHECK_SECONDS = 0.02
+BROKER_RESOURCE, SET = 4, 0  # of a request that alters configurations
 OURS = (sys.executable, "-m", "tidemill")
 
 
@@ -221,17 +223,26 @@ class ClusterProcesses:
                 self.start(number)
 
     def running(self) -> list[int]:
-        return [number for number, broker in self.brokers.items() if not broker.has_ended()]
+        # Threads of tests ask, too, while the test starts and kills brokers.
+        return [number for number, broker in self.brokers.copy().items() if not broker.has_ended()]
 
     def log_of(self, number: int) -> str:
         return (self.directory / f"broker-{number}.log").read_text(errors="replace")
 
     # Methods that send requests to brokers.
 
-    def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
-        """Create a topic with three replicas.  Retry while the controller moves, because librdkafka does not retry."""
+    def create_topic(
+        self, topic: str, partitions: int, *, assignment: Sequence[Sequence[int]] | None = None, **configs: str
+    ) -> None:
+        """
+        Create a topic with three replicas, or with the partitions and replicas of `assignment`.  Retry while the
+        controller moves, because librdkafka does not retry.
+        """
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        wanted = NewTopic(topic, partitions, 3, config=configs)
+        if assignment is None:
+            wanted = NewTopic(topic, partitions, 3, config=configs)
+        else:
+            wanted = NewTopic(topic, len(assignment), replica_assignment=[[*it] for it in assignment], config=configs)
 
         def is_created() -> bool:
             try:
@@ -243,6 +254,25 @@ class ClusterProcesses:
             return True
 
         wait_until(is_created, f"topic {topic}")
+
+    def configure(self, values: Mapping[str, int]) -> None:
+        """Set configurations of the whole cluster while it runs."""
+        change = incremental_alter_configs.Request.Resource.Config
+        configs = [change(name=key, config_operation=SET, value=str(value)) for key, value in values.items()]
+        resource = incremental_alter_configs.Request.Resource(
+            resource_type=BROKER_RESOURCE, resource_name="", configs=configs
+        )
+        request = incremental_alter_configs.Request(resources=[resource], validate_only=False)
+        results: list[incremental_alter_configs.Response.Resource] = []
+
+        def is_set() -> bool:
+            results[:] = self._request(self.running()[0], incremental_alter_configs.API, request).responses
+            return all(it.error_code == errors.NONE for it in results)
+
+        try:
+            wait_until(is_set, f"configurations {dict(values)}")
+        except AssertionError:
+            raise AssertionError(results) from None
 
     def ask(self, number: int, topics: Collection[str] | None) -> metadata.Response:
         """Return the Metadata response of one broker.  Raise `BrokerUnreachable` if it does not answer."""
@@ -393,9 +423,15 @@ def _end_offset(reader: Consumer, place: TopicPartition) -> int:
     return ends[-1]
 
 
-def wait_until(is_so: Callable[[], Any], what: str, *, seconds_max: float = WAIT_SECONDS_MAX) -> None:
+def wait_until(
+    is_so: Callable[[], Any],
+    what: str,
+    *,
+    seconds_max: float = WAIT_SECONDS_MAX,
+    check_seconds: float = CHECK_SECONDS,
+) -> None:
     """Poll until a condition holds.  Brokers send no notification for which a test could wait."""
     deadline = time.monotonic() + seconds_max
     while not is_so():
         assert time.monotonic() < deadline, f"waited {seconds_max:.0f} s in vain for {what}"
-        time.sleep(CHECK_SECONDS)
+        time.sleep(check_seconds)

@@ -5,7 +5,7 @@ clients and by comparing the brokers' disks.
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from types import MappingProxyType, TracebackType
 
 from tests.fault.cluster_processes import ClusterProcesses
@@ -22,11 +22,22 @@ BROKEN_MAX = 20  # violations to report at most
 class ClusterScene:
     """A context manager that runs the load between entry and exit."""
 
-    def __init__(self, cluster: ClusterProcesses, topic: str, *, keys: Keys = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        cluster: ClusterProcesses,
+        topic: str,
+        *,
+        keys: Keys = MappingProxyType({}),
+        assignment: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """
+        `assignment` has the replicas of each partition, which are equal within each of `SHARDS`.  Partitions beyond
+        those get no load.
+        """
         self.cluster = cluster
         self.topic = topic
         self._faults: list[tuple[str, Collection[range], float, float]] = []
-        cluster.create_topic(topic, PARTITIONS)
+        cluster.create_topic(topic, PARTITIONS, assignment=assignment)
         self.load = SteadyLoad(cluster.bootstrap, topic, PARTITIONS, keys=keys)
 
     def __enter__(self) -> "ClusterScene":
@@ -58,7 +69,7 @@ class ClusterScene:
         return len(hit)
 
     def strike_all(self, fault: str, begin: Callable[[], object]) -> None:
-        """Apply a fault that stops all writes.  `begin` must cause the fault and then restore the brokers."""
+        """Apply a fault that may stop any write.  `begin` must cause the fault and return when it is over."""
         since = time.monotonic()
         begin()
         self._faults.append((fault, SHARDS, since, self.load.wait_for_progress()))

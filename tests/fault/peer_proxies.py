@@ -13,6 +13,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,8 @@ class PeerProxies:
             except (OSError, asyncio.CancelledError):
                 pass  # one end was killed, or `reset` was called; both ends are now closed
             finally:
+                await _close(writer)
                 del self._connections[task]
-                writer.close()
 
         server = await asyncio.start_server(accepted, "127.0.0.1", 0)
         self._servers.append(server)
@@ -124,7 +125,7 @@ class PeerProxies:
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            far_writer.close()
+            await _close(far_writer)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pair: Pair) -> None:
         while True:
@@ -148,6 +149,13 @@ class PeerProxies:
             if inode is not None and _has_socket(Path(f"/proc/{pid}"), inode):
                 return number
         return None
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection and wait for that: the event loop may end next, and would leave the socket open."""
+    writer.close()
+    with suppress(OSError):  # the other end was killed
+        await writer.wait_closed()
 
 
 def _inode_of(port: int) -> str | None:

@@ -3,12 +3,9 @@ When the disk of one broker fails, fills up, is wiped or is damaged, the other b
 is lost, and the broker recovers.
 """
 
-import errno
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,13 +15,12 @@ from tests.fault.cluster_processes import ClusterProcesses, wait_until
 from tests.fault.cluster_scene import PARTITIONS, SHARDS, ClusterScene, Verdict
 from tests.fault.extent import SLACK, soak_only
 from tests.fault.judgement import show_kept
+from tests.fault.small_disk import free_bytes, full_disk, small_disk
 from tests.fault.steady_load import read_all
 from tidemill.storage import paths
 
 SMALL_BROKER = 3
-SMALL_BYTES = 600 << 20  # room for the journal, and more free space than the minimum below which writes are refused
 LEFT_BYTES = 8 << 20
-FULL, ROOM = '"disk full"', '"disk has room again"'  # log events: the disk has become full, and has room again
 ENTRIES_OF_A_LONG_ABSENCE = 300  # more entries than replicas keep in memory per shard
 REPAIRED_SECONDS_MAX = 5.0
 
@@ -33,21 +29,9 @@ REPAIRED_SECONDS_MAX = 5.0
 def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
     """Run a cluster in which one broker has a small disk, if the test is allowed to mount one."""
     directory = tmp_path_factory.mktemp("disks")
-    small = directory / f"broker-{SMALL_BROKER}"
-    is_mounted = os.geteuid() == 0 and mount_small(small)
-    try:
-        with ClusterProcesses(directory) as cluster:
-            cluster.start_all()
-            yield cluster
-    finally:
-        if is_mounted:
-            subprocess.run(["umount", "-l", str(small)], check=True)
-
-
-def mount_small(directory: Path) -> bool:
-    directory.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "tidemill-test", str(directory)]
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+    with small_disk(directory / f"broker-{SMALL_BROKER}"), ClusterProcesses(directory) as cluster:
+        cluster.start_all()
+        yield cluster
 
 
 @pytest.mark.timeout(180)
@@ -103,7 +87,7 @@ def test_writes_continue_when_the_disk_of_a_leader_is_full(
         if cluster.leaders("full")[shard.start] != SMALL_BROKER:
             cluster.elect_preferred("full", shard.start)
         wait_until(lambda: cluster.leaders("full")[shard.start] == SMALL_BROKER, "a leader with a small disk")
-        with full_disk(cluster, LEFT_BYTES):
+        with full_disk(cluster, SMALL_BROKER, LEFT_BYTES):
             scene.load.wait_for_progress()
             assert SMALL_BROKER not in cluster.leaders("full").values()
         verdict = finished(scene)
@@ -127,7 +111,7 @@ def test_writes_continue_when_the_disk_of_a_follower_is_full(
         scene.calm()
         leaders = cluster.leaders("full-follower")
         assert SMALL_BROKER not in leaders.values()
-        with full_disk(cluster, 0):
+        with full_disk(cluster, SMALL_BROKER, 0):
             scene.load.wait_for_progress()
             scene.load.run_for(2.0)  # long enough to write several pages per segment
             assert free_bytes(cluster.data_directory(SMALL_BROKER)) == 0
@@ -136,41 +120,6 @@ def test_writes_continue_when_the_disk_of_a_follower_is_full(
 
     show_kept(verdict, capsys)
     scene.wait_until_equal()
-
-
-@contextmanager
-def full_disk(cluster: ClusterProcesses, left_bytes: int) -> Iterator[None]:
-    """Fill the disk until the broker notices.  On exit, free the space again and wait until the broker notices that,
-    too.
-    """
-    directory = cluster.data_directory(SMALL_BROKER)
-    if not os.path.ismount(directory):
-        pytest.skip("only root may mount a tmpfs")
-    ballast = directory / "ballast"
-    full, room = (cluster.log_of(SMALL_BROKER).count(what) for what in (FULL, ROOM))
-    try:
-        fill(ballast, left_bytes)
-        wait_until(lambda: cluster.log_of(SMALL_BROKER).count(FULL) > full, "the event 'disk full'")
-        yield
-    finally:
-        ballast.unlink()
-    wait_until(lambda: cluster.log_of(SMALL_BROKER).count(ROOM) > room, "free space")
-
-
-def fill(ballast: Path, left_bytes: int) -> None:
-    """Fill the disk until only `left_bytes` are free, even if the broker is writing at the same time."""
-    with ballast.open("wb") as file:
-        while (bytes_wanted := free_bytes(ballast.parent) - left_bytes) > 0:
-            try:
-                os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, bytes_wanted)
-            except OSError as problem:
-                if problem.errno != errno.ENOSPC:  # ENOSPC means that the broker has used up the space first
-                    raise
-
-
-def free_bytes(directory: Path) -> int:
-    free = os.statvfs(directory)
-    return free.f_bavail * free.f_frsize
 
 
 def preferred_leader(cluster: ClusterProcesses, topic: str, partition: int) -> int:
