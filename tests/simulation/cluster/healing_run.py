@@ -5,7 +5,7 @@ joins, deaths, drains ─────┴─▶ the controller's planner ─▶ m
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -17,7 +17,7 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.broker_state import Drain, Presence
-from tidemill.model.move_reason import Reason
+from tidemill.model.config_resolution import NOTHING
 from tidemill.model.shard import ShardId
 from tidemill.rebalance.plan import Status
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
@@ -32,7 +32,6 @@ from tidemill.storage import paths
 
 DURATION_S: Final = 20
 OPERATION_S: Final = 1.5  # the mean time between two operations
-CUT_AFTER_S, CUT_S = 6.0, 10.0  # longer than until a broker is gone
 HELP_S: Final = 2.0  # how often the operator looks after a stalled plan, at the end
 SEEN_S: Final = 2.0  # by then, the controller has made a plan after a record
 BROKERS_MAX: Final = 7
@@ -51,8 +50,11 @@ STATIC: Final = {
 class HealingRun(ClusterRun):
     """Also counts what has happened to brokers: `happened`."""
 
-    def __init__(self, seed: int, knobs: ClusterKnobs, *, has_operations: bool = True) -> None:
-        super().__init__(seed, knobs, static=STATIC)
+    def __init__(
+        self, seed: int, knobs: ClusterKnobs, *, has_operations: bool = True, settings: Mapping[str, str] = NOTHING
+    ) -> None:
+        """Every broker is started with `settings` in addition to `STATIC`."""
+        super().__init__(seed, knobs, static={**STATIC, **settings})
         self.happened: Counter[str] = Counter()
         self._operations = Random(seed)
         self._gone: set[BrokerId] = set()  # by the newest image
@@ -260,35 +262,6 @@ class HealingRun(ClusterRun):
             for name in machine.disk.list(f"{paths.TOPICS}/{topic}")
         ]
         return [path for path in found if path not in kept]
-
-
-class BadLinksRun(HealingRun):
-    """A healthy cluster, in which the controller and another broker do not hear each other for a long time."""
-
-    def __init__(self, seed: int, brokers: int = 4) -> None:
-        knobs = with_time(ClusterKnobs.draw(Random(seed), brokers)).without_faults()
-        super().__init__(seed, knobs, has_operations=False)
-        self.faults.is_over = True  # otherwise they heal the network now and then
-        self.timeline.after(seconds(CUT_AFTER_S), self._cut)
-
-    def _cut(self) -> None:
-        machine = self._controller()
-        assert machine is not None, "a healthy cluster has a controller"
-        others = [it for it in self.machines if it is not machine]
-        other = self._operations.choice(others)
-        self.network.blocked |= {(machine.name, other.name), (other.name, machine.name)}
-        self.timeline.after(seconds(CUT_S), partial(self._look, machine, other))
-
-    def _look(self, machine: BrokerMachine, other: BrokerMachine) -> None:
-        """Check that nothing has changed, although the controller has not heard the broker at all."""
-        assert machine.broker is not None and machine.broker.controller.leads, "others hear the controller"
-        assert other.voter is not None and not machine.broker.cluster.is_alive(other.voter), "it does not hear it"
-        report = machine.broker.rebalance.report()
-        replaced = [it for it in report.recent if it.step.reason is Reason.REPLACE]  # COUNT may balance the new cluster
-        if report.notes or replaced:
-            raise InvariantViolation(f"a healthy cluster is re-placed: {report.notes}, {replaced}")
-        self.happened["looked"] += 1
-        self.network.heal()
 
 
 def with_time(knobs: ClusterKnobs) -> ClusterKnobs:

@@ -77,6 +77,7 @@ class BrokerMachine:
         self.loop: SimulatedLoop | None = None  # None while no process runs
         self.broker: Broker | None = None  # None until the directory is recovered, and while no process runs
         self.voter: ReplicaKey | None = None  # None until the directory has an identity
+        self.rack: str | None = None  # as the broker registers at its next start
         self.starts = 0
         self.ticks = 0  # of all the processes
         self._rot: tuple[str, int, int] | None = None  # path, position and wrong value of the flipped byte
@@ -174,7 +175,7 @@ class BrokerMachine:
             Endpoint(LISTENER, self.name, KAFKA_PORT, "PLAINTEXT"),
             Endpoint(PEER_ENDPOINT, self.name, PEER_PORT, "PLAINTEXT"),
         )
-        await wiring.register_broker(broker, endpoints, None)
+        await wiring.register_broker(broker, endpoints, self.rack)
         listen(broker, self._network, loop, self.name, Random(random.getrandbits(64)))
 
     def _tick(self, loop: SimulatedLoop, broker: Broker) -> None:
