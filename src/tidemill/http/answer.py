@@ -11,6 +11,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 JSON_TYPE: Final = "application/json"
 PROBLEM_TYPE: Final = "application/problem+json"
+RETRY_AFTER: Final = ((b"retry-after", b"1"),)  # headers of a response with status 503
 
 
 class Answer(NamedTuple):

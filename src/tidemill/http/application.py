@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from tidemill.http.access import Access
-from tidemill.http.answer import Answer, Asgi, Receive, Scope, Send, json_answer, problem, send_answer
+from tidemill.http.answer import RETRY_AFTER, Answer, Asgi, Receive, Scope, Send, json_answer, problem, send_answer
 from tidemill.http.cluster_api import ClusterApi, ClusterState
 from tidemill.telemetry.prometheus import CONTENT_TYPE
 
 ONLY_THIS_MACHINE: Final = Access()
-RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 # The first parts of paths:
 FOLDERS_OF_API: Final = ("v1", "openapi.json", "docs", "sandglass")
 API_FOLDERS: Final = ("health", "metrics", *FOLDERS_OF_API)  # never passed to the console
@@ -98,12 +97,12 @@ class Application:
 
     def _live(self) -> Answer:
         live = self._broker.is_live
-        return json_answer({"status": "live" if live else "failed"}, 200 if live else 503)
+        return _told({"status": "live" if live else "failed"}, is_well=live)
 
     def _ready(self) -> Answer:
         ready = self._broker.is_live and self._broker.is_ready
         status = "ready" if ready else "not ready"
-        return json_answer({"status": status, "problems": self._broker.problems()}, 200 if ready else 503)
+        return _told({"status": status, "problems": self._broker.problems()}, is_well=ready)
 
     def _metrics(self) -> Answer:
         text = self._broker.metrics_text()
@@ -111,3 +110,7 @@ class Application:
             waits = problem(503, "/metrics is not available until this broker has joined its cluster: try again later")
             return waits._replace(headers=RETRY_AFTER)
         return Answer(200, CONTENT_TYPE, text)
+
+
+def _told(fields: object, *, is_well: bool) -> Answer:
+    return json_answer(fields) if is_well else json_answer(fields, 503)._replace(headers=RETRY_AFTER)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
-from tidemill.http.answer import Answer, json_answer, problem
+from tidemill.http.answer import RETRY_AFTER, Answer, json_answer, problem
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1_000  # shards in one response: building it blocks the event loop (decision 15)
@@ -44,11 +44,12 @@ class ClusterApi:
         """Return the response to a GET request for one of `routes`."""
         state = self._state()
         if state is None:
-            return problem(
+            waits = problem(
                 503,
                 f"{scope['path']} is not available until this broker knows its cluster: "
                 "try again later, or ask another broker",
             )
+            return waits._replace(headers=RETRY_AFTER)
         try:
             return self.routes[scope["path"]](state, _query(scope["query_string"]))
         except _Refused as refused:

@@ -41,6 +41,7 @@ def answer_of(application: Application, path: str, **scope: Any) -> tuple[int, b
 
     request = {"type": "http", "method": "GET", "path": path, "headers": [], "client": ("127.0.0.1", 50_000)}
     asyncio.run(application(request | scope, receive, send))
+    assert sent[0]["status"] != 503 or (b"retry-after", b"1") in sent[0]["headers"]
     return sent[0]["status"], sent[1]["body"]
 
 

@@ -57,6 +57,7 @@ def answer(
         "client": (client, 50_000),
     }
     asyncio.run(Application(FakeBroker(), reported)(scope, receive, send))
+    assert sent[0]["status"] != 503 or (b"retry-after", b"1") in sent[0]["headers"]
     return sent[0]["status"], dict(sent[0]["headers"])[b"content-type"].decode(), json.loads(sent[1]["body"])
 
 

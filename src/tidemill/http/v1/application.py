@@ -13,7 +13,7 @@ from starlette.routing import Route as Path
 
 from tidemill.broker.broker import Broker
 from tidemill.http.access import DOCS_PATH
-from tidemill.http.answer import JSON_TYPE, problem
+from tidemill.http.answer import JSON_TYPE, RETRY_AFTER, problem
 from tidemill.http.v1 import (
     cluster_level,
     cluster_operations,
@@ -56,7 +56,6 @@ ROUTES: Final[tuple[Route, ...]] = tuple(
     for route in module.ROUTES
 )
 NAMED_FREELY: Final = "/{timer_id}"
-RETRY_AFTER: Final = ((b"retry-after", b"1"),)
 
 
 class Api:
