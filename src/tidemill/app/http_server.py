@@ -39,6 +39,7 @@ def server_of(application: Asgi, refused: Refused, log: Callable[[str], None], d
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # a header of the request must not say where its client is: access depends on that
         timeout_graceful_shutdown=drain_s,
     )
     config.load()
