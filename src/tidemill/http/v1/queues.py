@@ -9,11 +9,13 @@ ack, …  ─▶ the receipts of a partition go to its leader ─▶ an outcome 
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 
+from tidemill.batches.batch import spans
 from tidemill.client.share_client import Acquired, Received
 from tidemill.http.v1.brokers import Brokers, PartitionLeader, Unreachable
 from tidemill.http.v1.budgets import taken_by
@@ -230,19 +232,47 @@ class _Receiving:
             response.is_exclusive,
             response.withheld_ms,
         )
-        return list(self._messages_of(received, response.term))
+        try:
+            return list(self._messages_of(received, response.term))
+        except ValueError:
+            return self._readable(received, response.term)
+
+    def _readable(self, received: Received, term: int) -> list[Message]:
+        """
+        Return the messages of the batches that can be decoded, and reject those of the others, as Kafka's share
+        consumers do: no program can read them, and each delivery would lock the readable ones, too.
+        """
+        found: list[Message] = []
+        for position, size, header in spans(received.batches):
+            batch = replace(received, batches=received.batches[position : position + size])
+            try:
+                found += list(self._messages_of(batch, term))
+            except ValueError:
+                offsets = range(header.base_offset, header.end_offset)
+                self._decide_soon(
+                    Acknowledgement.REJECT, received.partition.partition, received.acquired, term, within=offsets
+                )
+        return found
 
     def _undo_soon(self, place: PartitionLeader, response: share_receive.Response) -> None:
         """Undo the deliveries in a response that came after the request had ended."""
-        if response.error_code or not response.acquired:
-            return
-        topic_id, number = TopicId(self._topic.topic_id), place.partition
+        if not response.error_code:
+            acquired = [Acquired(it.first_offset, it.last_offset, it.delivery_count) for it in response.acquired]
+            self._decide_soon(UNDO, place.partition, acquired, response.term)
+
+    def _decide_soon(
+        self, kind: int, number: int, acquired: Iterable[Acquired], term: int, *, within: range | None = None
+    ) -> None:
+        """Decide about records that this request has acquired, after its end; `within` limits their offsets."""
+        topic_id = TopicId(self._topic.topic_id)
         receipts = [
-            Receipt(topic_id, number, offset, response.term, it.delivery_count, self._lease).encode()
-            for it in response.acquired
-            for offset in range(it.first_offset, it.last_offset + 1)
+            Receipt(topic_id, number, offset, term, it.delivery_count, self._lease).encode()
+            for it in acquired
+            for offset in range(it.first, it.last + 1)
+            if within is None or offset in within
         ]
-        self._brokers.begin(_acknowledge(self._brokers, self._group, UNDO, receipts))
+        if receipts:
+            self._brokers.begin(_acknowledge(self._brokers, self._group, kind, receipts))
 
     def _messages_of(self, received: Received, term: int) -> Iterable[Message]:
         until = self._brokers.wall_ms + received.lock_ms
