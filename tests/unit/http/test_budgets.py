@@ -72,6 +72,20 @@ def test_a_response_may_be_larger_than_the_budget_if_it_is_the_only_one() -> Non
     assert 1 == budgets.response_bytes
 
 
+def test_a_response_that_must_be_sent_leaves_less_for_others() -> None:
+    """It counts once, however much of it has been taken before: its characters may be escaped in JSON."""
+    budgets = Budgets()
+    with Taken(budgets) as taken:
+        taken.response(RESPONSE_BYTES_MAX)
+        taken.hold(RESPONSE_BYTES_MAX * 2)
+        taken.hold(1)
+        assert RESPONSE_BYTES_MAX * 2 == budgets.response_bytes
+        with pytest.raises(Exhausted):
+            Taken(budgets).response(0)
+
+    assert 0 == budgets.response_bytes
+
+
 def test_everything_is_given_back() -> None:
     """
     At the end of a request, nothing of what it has taken is missing.

@@ -5,10 +5,14 @@ from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
+from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Budgets, Exhausted, Taken
 from tidemill.http.v1.queues import ReceiveBody, receive_messages
 from tidemill.peer import share_receipts, share_receive
+from tidemill.share.acknowledged_receipts import UNDO
 from tidemill.share.acknowledgement import Acknowledgement
 from tidemill.share.receipt import decode_receipt
 
@@ -23,7 +27,7 @@ class LeaderStub:
     wall_ms = 1_000
     image = SimpleNamespace(topic_by_id=lambda _: TOPIC)
 
-    def __init__(self, *batches: bytes, records: int) -> None:
+    def __init__(self, *batches: bytes | bytearray, records: int) -> None:
         self._batches = b"".join(batches)
         self._records = records
         self._background: list[asyncio.Task[Any]] = []
@@ -64,7 +68,7 @@ def test_what_cannot_be_decoded_is_rejected_and_holds_up_nothing() -> None:
     leader = LeaderStub(batch(0, b"before"), bad, batch(3, b"after"), records=4)
 
     async def run() -> list[Any]:
-        found = await receive_messages(leader, TOPIC, "g", BODY)  # type: ignore[arg-type]
+        found = await receive_messages(leader, TOPIC, "g", BODY, Taken())  # type: ignore[arg-type]
         await leader.ended()
         return found
 
@@ -74,3 +78,23 @@ def test_what_cannot_be_decoded_is_rejected_and_holds_up_nothing() -> None:
     receipts = [decode_receipt(it.receipt) for it in messages]
     assert [0, 3] == [it.offset for it in receipts if it is not None]
     assert [(Acknowledgement.REJECT, [1, 2])] == leader.decided
+
+
+def test_messages_that_there_is_no_memory_for_are_given_back() -> None:
+    """Clients that read no response would fill it otherwise; a delivery that was not sent does not count."""
+    budgets, leader = Budgets(), LeaderStub(batch(0, b"a" * 100), records=1)
+
+    async def run() -> None:
+        with Taken(budgets) as slow, Taken(budgets) as taken:
+            slow.response(RESPONSE_BYTES_MAX - 10)
+            with pytest.raises(Exhausted):
+                await receive_messages(leader, TOPIC, "g", BODY, taken)  # type: ignore[arg-type]
+            await leader.ended()
+            slow.give_back(100)
+            assert await receive_messages(leader, TOPIC, "g", BODY, taken)  # type: ignore[arg-type]
+            assert RESPONSE_BYTES_MAX - 10 == budgets.response_bytes
+
+    asyncio.run(run())
+
+    assert [(UNDO, [0])] == leader.decided
+    assert 0 == budgets.response_bytes

@@ -79,6 +79,15 @@ class Taken:
         self._response_bytes += size
         budgets.response_bytes += size
 
+    def hold(self, size: int) -> None:
+        """
+        Take memory for a response of `size` bytes, as far as it has not been taken, even if there is none left: what
+        the response tells has happened.
+        """
+        added = max(size - self._response_bytes, 0)
+        self._response_bytes += added
+        self.budgets.response_bytes += added
+
     def give_back(self, size: int) -> None:
         """Give back memory of `response`."""
         self._response_bytes -= size

@@ -109,6 +109,8 @@ async def respond(routes: Mapping[str, Route], brokers: Brokers, request: Reques
         data = msgspec.json.encode(found)
         if request.method == "GET":  # it can be repeated, while the others have had an effect
             taken_by(request).response(len(data))
+        else:
+            taken_by(request).hold(len(data))
         return Response(data, route.status, headers, JSON_TYPE)
     except Refused as refusal:
         return response_of(route.refusal(refusal.answer))

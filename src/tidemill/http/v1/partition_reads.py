@@ -16,7 +16,7 @@ from tidemill.http.v1.budgets import Taken, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.kafka_errors import check, without_leader
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, MOVING, OFFSET_MAX, offsets_at
-from tidemill.http.v1.record_schema import Base64, Text, batches_of, headers_of, size_of_batches, text_of
+from tidemill.http.v1.record_schema import Text, batches_of, headers_of, size_of_batches, size_of_texts, text_of
 from tidemill.http.v1.retries import retried
 from tidemill.http.v1.rights import READ_TOPIC
 from tidemill.http.v1.topics import topic_of
@@ -228,8 +228,7 @@ def record_bytes(record: Record) -> int:
 
 def size_of(read: ReadRecords) -> int:
     """Return about how many bytes the records have."""
-    texts = (text for it in read.records for text in (it.key, it.value, *(value for _, value in it.headers)))
-    return sum(len(it.base64 if isinstance(it, Base64) else it or "") for it in texts)
+    return sum(size_of_texts((it.key, it.value, *(value for _, value in it.headers))) for it in read.records)
 
 
 def _record_at(data: bytes, offset: int) -> Record | None:

@@ -18,11 +18,11 @@ from msgspec import Meta
 from tidemill.batches.batch import spans
 from tidemill.client.share_client import Acquired, Received
 from tidemill.http.v1.brokers import Brokers, PartitionLeader, Unreachable
-from tidemill.http.v1.budgets import taken_by
+from tidemill.http.v1.budgets import Exhausted, Taken, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check, without_leader
 from tidemill.http.v1.leader_requests import MOVING
-from tidemill.http.v1.record_schema import Text, batches_of, headers_of, text_of
+from tidemill.http.v1.record_schema import Text, batches_of, headers_of, size_of_texts, text_of
 from tidemill.http.v1.rights import CONSUME, DESCRIBE_OFFSETS
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
@@ -121,17 +121,35 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 async def receive(call: Call) -> Messages:
-    topic = topic_of(call)
+    topic, taken = topic_of(call), taken_by(call.request)
     _check_partition(topic, call.body.partition)
     if call.body.wait_ms:
         asked = topic.partition_count if call.body.partition is None else 1
-        taken_by(call.request).wait(min(asked, PARTITIONS_ASKED_MAX))
-    return Messages(await receive_messages(call.brokers, topic, call.names["group"], call.body))
+        taken.wait(min(asked, PARTITIONS_ASKED_MAX))
+    return Messages(await receive_messages(call.brokers, topic, call.names["group"], call.body, taken))
 
 
-async def receive_messages(brokers: Brokers, topic: Topic, group: str, body: ReceiveBody) -> list[Message]:
-    """Return messages as soon as there are any, or none after the wait."""
-    return await _Receiving(brokers, topic, group, body).messages()
+async def receive_messages(
+    brokers: Brokers, topic: Topic, group: str, body: ReceiveBody, taken: Taken
+) -> list[Message]:
+    """
+    Return messages as soon as there are any, or none after the wait.
+
+    Raise Refused; or Exhausted if there is no memory for the messages until they are sent, and undo their deliveries.
+    """
+    taken.response(0)
+    found = await _Receiving(brokers, topic, group, body).messages()
+    try:
+        taken.response(size_of_messages(found))
+    except Exhausted:
+        brokers.begin(_acknowledge(brokers, group, UNDO, [it.receipt for it in found]))
+        raise
+    return found
+
+
+def size_of_messages(messages: Iterable[Message]) -> int:
+    """Return about how many bytes the messages have."""
+    return sum(size_of_texts((it.key, it.value, *(value for _, value in it.headers))) for it in messages)
 
 
 class _Receiving:

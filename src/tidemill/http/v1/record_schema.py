@@ -1,6 +1,7 @@
 """Records of responses, and their keys, values and headers in JSON: text if they are UTF-8, and base64 otherwise."""
 
 from base64 import b64encode
+from collections.abc import Iterable
 
 import msgspec
 
@@ -38,6 +39,11 @@ def size_of_batches(records: Records | None) -> int:
     if records is None:
         return 0
     return len(records) if isinstance(records, (bytes, bytearray, memoryview)) else sum(map(len, records))
+
+
+def size_of_texts(texts: Iterable[Text]) -> int:
+    """Return about how many bytes keys, values and headers have."""
+    return sum(len(it.base64 if isinstance(it, Base64) else it or "") for it in texts)
 
 
 def headers_of(record: Record) -> list[tuple[str, Text]]:

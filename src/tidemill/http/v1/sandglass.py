@@ -12,14 +12,14 @@ import msgspec
 
 from tidemill.http.answer import JSON_TYPE
 from tidemill.http.v1.brokers import Brokers
-from tidemill.http.v1.budgets import taken_by
-from tidemill.http.v1.calls import Call, Refused, Route
+from tidemill.http.v1.budgets import Exhausted, taken_by
+from tidemill.http.v1.calls import Call, Refused, Route, busy
 from tidemill.http.v1.configs import alter_configs
 from tidemill.http.v1.group_coordinators import describe_group
 from tidemill.http.v1.leader_requests import ask_leader
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START
-from tidemill.http.v1.partition_reads import PartitionReader, ReadRecord, partition_of
-from tidemill.http.v1.queues import Message, ReceiveBody, receive_messages
+from tidemill.http.v1.partition_reads import PartitionReader, ReadRecord, partition_of, size_of
+from tidemill.http.v1.queues import Message, ReceiveBody, receive_messages, size_of_messages
 from tidemill.http.v1.records import Content, NewRecord, produce_all
 from tidemill.http.v1.rights import CONSUME, CREATE_TOPIC, DESCRIBE_TOPIC, READ_TOPIC, WRITE_TOPIC, Right
 from tidemill.http.v1.sandglass_schema import (
@@ -119,14 +119,17 @@ def _record(at: int, message: NewMessage, partition: int | None, now_ms: int, *,
 
 async def read(call: Call) -> StreamResponse:
     """Stream the records of a partition from the log start to the end that it has now."""
-    topic = topic_of(call)
+    topic, taken = topic_of(call), taken_by(call.request)
     reader = PartitionReader(call.brokers, topic, partition_of(call.names["partition"], topic))
     offset, end = await reader.offset_at(LOG_START), await reader.offset_at(LOG_END)
 
     async def pages(offset: int) -> AsyncIterator[Sequence[ReadRecord]]:
         while offset < end:
-            page = await reader.read(offset, PAGE, 0, taken_by(call.request))
+            page = await reader.read(offset, PAGE, 0, taken)
+            size = size_of(page)
+            taken.response(size)
             yield [it for it in page.records if it.offset < end]
+            taken.give_back(size)
             if page.next_offset == offset:
                 return  # the other records of this leader are not readable yet
             offset = page.next_offset
@@ -136,17 +139,18 @@ async def read(call: Call) -> StreamResponse:
 
 async def receive(call: Call) -> StreamResponse:
     """Stream messages of a share group until none is available; each is locked for the consumer."""
-    topic, group = topic_of(call), call.names["group"]
+    topic, group, taken = topic_of(call), call.names["group"], taken_by(call.request)
     number = partition_of(call.names["partition"], topic)
     asked = ReceiveBody(call.names["consumer"][:200], max=PAGE, lease_ms=LEASE_MS, partition=number)
     await _prepare(call.brokers, group)
-    first = await receive_messages(call.brokers, topic, group, asked)
+    first = await receive_messages(call.brokers, topic, group, asked, taken)
 
     async def pages() -> AsyncIterator[Sequence[Message]]:
         page = first
         while page:
             yield page
-            page = await receive_messages(call.brokers, topic, group, asked)
+            taken.give_back(size_of_messages(page))
+            page = await receive_messages(call.brokers, topic, group, asked, taken)
 
     return StreamResponse(_lines(pages()), JSON_TYPE)
 
@@ -175,8 +179,8 @@ async def _lines(pages: AsyncIterator[Sequence[RecordT]]) -> AsyncGenerator[byte
         async for page in pages:
             for record in page:
                 yield _encode(Line(stored(record))) + b"\n"
-    except Refused as refused:
-        yield last_line(refused)
+    except (Refused, Exhausted) as problem:
+        yield last_line(busy(problem) if isinstance(problem, Exhausted) else problem)
 
 
 async def acknowledge(call: Call) -> Success:
