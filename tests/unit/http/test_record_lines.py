@@ -333,3 +333,20 @@ def test_a_body_that_pauses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             status, answer = asyncio.run(produced(LeadersStub(), [lines_of({"partition": 0})], pauses=True))
 
         assert (408, 2, [[0, 0, 1]]) == (status, answer["line"], answer["written"])
+
+
+def test_blank_lines_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body of nothing else would take eight times its size, as long as its client keeps the request open."""
+    kept: list[record_lines._Lines] = []
+
+    class Kept(record_lines._Lines):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            kept.append(self)
+
+    monkeypatch.setattr(record_lines, "_Lines", Kept)
+
+    status, answer = asyncio.run(produced(LeadersStub(), [b"\n" * 1_000, b"{}\n", b"\n" * 1_000, b"{\n"]))
+
+    assert (400, 2_002) == (status, answer["line"])
+    assert [2, 2] == [len(it) for it in kept[0]._blank]

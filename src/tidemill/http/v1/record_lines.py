@@ -97,7 +97,10 @@ class _Lines:
         self._writer = writer
         self._taken = taken_by(call.request)
         self._parser = LineParser()
-        self._blank = array("q")  # of each blank line, how many records come before it
+        # The blank lines: how many records come before some of them, and how many blank lines there are up to these.
+        # Adjacent ones share an entry, so that a body of nothing else takes no memory.
+        self._blank = array("q"), array("q")
+        self._blank_count = 0
         self.records = 0
         self.is_exhausted = False  # whether there was no memory for more
 
@@ -140,10 +143,10 @@ class _Lines:
     def _add(self, lines: Iterable[bytes]) -> None:
         now_ms, config = self._brokers.wall_ms, self._brokers.config_of(self._topic)
         for line in lines:
-            if self.records + len(self._blank) == LINES_MAX:
+            if self.records + self._blank_count == LINES_MAX:
                 raise Refused(413, f"the body has more than {LINES_MAX} lines; divide it among several requests")
             if not line or line.isspace():
-                self._blank.append(self.records)
+                self._add_blank()
                 continue
             if len(line) > LINE_BYTES_MAX:
                 raise Refused(413, f"line {self._next_line}: it has more than {LINE_BYTES_MAX} bytes")
@@ -155,13 +158,24 @@ class _Lines:
             self._writer.add(given.partition, record)
             self.records += 1
 
+    def _add_blank(self) -> None:
+        before, counts = self._blank
+        self._blank_count += 1
+        if before and before[-1] == self.records:
+            counts[-1] = self._blank_count
+        else:
+            before.append(self.records)
+            counts.append(self._blank_count)
+
     @property
     def _next_line(self) -> int:
         return self._line_of(self.records)
 
     def _line_of(self, record: int) -> int:
         """Return the number of a record's line, from 1."""
-        return record + 1 + bisect_right(self._blank, record)
+        before, counts = self._blank
+        at = bisect_right(before, record)
+        return record + 1 + (counts[at - 1] if at else 0)
 
     async def first_missing(self) -> int:
         """Return the number of the first line that was not written."""
