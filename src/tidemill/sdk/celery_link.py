@@ -94,7 +94,7 @@ class CeleryLink:
         except RequestRefused as refused:
             if refused.status != 404:
                 raise
-            configs = {}
+            configs = refused.fields.get("configs") or {}  # they may be set before the group exists
         if "share.auto.offset.reset" not in configs:  # tasks may be sent before the first worker starts
             await self._call("PATCH", path, {"configs": {"share.auto.offset.reset": "earliest"}})
 

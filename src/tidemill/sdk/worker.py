@@ -156,7 +156,7 @@ class Worker:
         except RequestRefused as refused:
             if refused.status != 404:
                 raise
-            configs = {}
+            configs = refused.fields.get("configs") or {}  # they may be set before the group exists
         limit = configs.get(ATTEMPTS)
         if limit is None:
             try:

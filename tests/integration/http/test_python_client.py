@@ -249,6 +249,23 @@ def test_attempts_are_the_limit_of_the_group(
         asyncio.run(other()) if is_async else other_thread()
 
 
+def test_a_limit_that_was_set_before_the_group_exists_is_kept(
+    mill: tidemill.Mill, brokers: list[HttpClient], topic: str
+) -> None:
+    group = f"new-{topic}"
+    path, limit = f"/v1/groups/{group}", {"share.delivery.count.limit": "7"}
+    assert 204 == brokers[0].send("PATCH", path, {"configs": limit}).status
+    for broker in brokers:
+        wait_for(lambda broker=broker: limit == broker.send("GET", path).body["configs"], "the limit is not known")
+
+    @mill.worker(topic, group=group, attempts=3)
+    def handle(message: tidemill.Message) -> None: ...
+
+    with pytest.raises(ValueError, match=f"attempts=3: group {group} has share.delivery.count.limit=7"):
+        mill.run()
+    assert (404, limit) == (brokers[1].send("GET", path).status, brokers[1].send("GET", path).body["configs"])
+
+
 def test_what_a_worker_cannot_have_is_named(mill: tidemill.Mill, topic: str, group: str) -> None:
     with pytest.raises(TypeError, match="backoff='1s'"):
         mill.worker(topic, group=group, backoff="1s")(print)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from tidemill.http.v1.calls import Call, Route
+from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.configs import alter_configs
 from tidemill.http.v1.group_coordinators import (
     GroupMember,
@@ -63,14 +63,21 @@ async def list_groups(call: Call) -> Groups:
 
 
 async def describe(call: Call) -> Group:
-    found = await describe_group(call.brokers, call.names["group"])
+    name = call.names["group"]
+    configs = dict(call.brokers.image.configs.get(ConfigResource(GROUP_RESOURCE, name), {}))
+    try:
+        found = await describe_group(call.brokers, name)
+    except Refused as refused:
+        if refused.answer.status != 404:
+            raise
+        raise refused.with_fields(configs=configs) from refused  # those of a group that does not exist yet
     return Group(
         group=found.name,
         type=found.type,
         state=found.state,
         coordinator=call.brokers.coordinator(found.name),
         members=sorted(found.members, key=lambda it: it.member_id),
-        configs=dict(call.brokers.image.configs.get(ConfigResource(GROUP_RESOURCE, found.name), {})),
+        configs=configs,
     )
 
 
