@@ -36,6 +36,7 @@ class LeadersStub:
         self.refused: dict[int, int] = {}
         self.is_open = asyncio.Event()
         self.is_open.set()
+        self.batch_bytes_max: int | None = None  # as max.message.bytes of the topic
         self.asked = 0
         self.waiting = 0
 
@@ -55,6 +56,8 @@ class LeadersStub:
         await self.is_open.wait()
         self.waiting -= len(data.records)
         log, code = self.logs[data.index], self.refused.get(data.index, 0)
+        if self.batch_bytes_max is not None and len(data.records) > self.batch_bytes_max:
+            code = errors.MESSAGE_TOO_LARGE
         if code < 0:
             raise Unreachable("lost", is_sent=True)
         first = len(log)
@@ -350,3 +353,23 @@ def test_blank_lines_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (400, 2_002) == (status, answer["line"])
     assert [2, 2] == [len(it) for it in kept[0]._blank]
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_batches_fit_into_the_topic(is_known: bool) -> None:
+    """
+    Records are refused only if one of them alone is too large, also while this broker has not heard of the limit.
+    """
+    leaders = LeadersStub()
+    leaders.batch_bytes_max = 2_000
+    if is_known:
+        leaders.config = compile_topic_config({"max.message.bytes": "2000"})
+    good, bad = {"value": "x" * 300, "partition": 0}, {"value": "y" * 2_000, "partition": 0}
+
+    written = asyncio.run(produced(leaders, [lines_of(*[good] * 20)]))
+    asked = leaders.asked
+    refused = asyncio.run(produced(leaders, [lines_of(good, good, bad)]))
+
+    assert (200, [[0, 0, 20]]) == (written[0], written[1]["written"])
+    assert is_known == (asked == 4)
+    assert (413, 3, [[0, 20, 2], [None, None, 1]]) == (refused[0], refused[1]["line"], refused[1]["written"])

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from tidemill.batches.batch import HEADER_BYTES
 from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.native import scan
 from tidemill.http.v1.brokers import Brokers, Unreachable
@@ -69,6 +70,10 @@ class _Partition:
         self.is_refused = False
 
 
+class _TooLarge(Refused):
+    """A batch is larger than its topic permits."""
+
+
 class TopicWriter:
     """Call `add` and `wait_for_room` by turns, then `finish`; and `close` in any case."""
 
@@ -79,6 +84,7 @@ class TopicWriter:
         self._growing: dict[int, _Batch] = {}  # by partition; it is also the last one of its queue
         self._order = array("i"), array("q")  # the runs of records in the request: partition and count
         self._last: int | None = None  # the partition of the last run
+        self._batch_bytes = min(BATCH_BYTES, max(brokers.config_of(topic).max_message_bytes - HEADER_BYTES, 1))
         self._keyless = brokers.random_number() % topic.partition_count
         self._keyless_bytes = 0
         self.waiting_bytes = 0  # of records that are not written yet
@@ -102,7 +108,7 @@ class TopicWriter:
             counts.append(1)
             self._last = partition
         batch = self._growing.get(partition)
-        if batch is None or batch.size + size > BATCH_BYTES:
+        if batch is None or batch.size + size > self._batch_bytes:
             batch = self._growing[partition] = self._next_batch(partition)
         batch.records.append(record)
         batch.size += size
@@ -176,11 +182,7 @@ class TopicWriter:
                 batch = queue.batches.popleft()
                 if not queue.batches:
                     del self._growing[queue.number]
-                first = await self._append(queue.number, batch.records)
-                if queue.written and sum(queue.written[-1]) == first:
-                    queue.written[-1][1] += len(batch.records)
-                else:
-                    queue.written.append([first, len(batch.records)])
+                await self._append_all(queue, batch.records)
                 self.waiting_bytes -= batch.size
                 self._room.set()
             queue.sending = None
@@ -190,6 +192,22 @@ class TopicWriter:
         finally:
             queue.is_refused = not is_done
             self._room.set()
+
+    async def _append_all(self, queue: _Partition, records: Sequence[RecordTuple]) -> None:
+        """Append records, in smaller batches if they are too large together.  Raise Refused."""
+        try:
+            first = await self._append(queue.number, records)
+        except _TooLarge:
+            if len(records) == 1:
+                raise
+            half = len(records) // 2
+            await self._append_all(queue, records[:half])
+            await self._append_all(queue, records[half:])
+            return
+        if queue.written and sum(queue.written[-1]) == first:
+            queue.written[-1][1] += len(records)
+        else:
+            queue.written.append([first, len(records)])
 
     async def _append(self, partition: int, records: Sequence[RecordTuple]) -> int:
         """Return the offset of the first record.  Raise Refused."""
@@ -240,4 +258,4 @@ def _refused(answer: Any, topic: Topic, partition: int) -> Refused:
     status = _STATUSES.get(answer.error_code)
     if status is None:
         return Refused(503, detail, retry_after_s=RETRY_AFTER_S, error=name)
-    return Refused(status, detail, error=name)
+    return (_TooLarge if answer.error_code == errors.MESSAGE_TOO_LARGE else Refused)(status, detail, error=name)
