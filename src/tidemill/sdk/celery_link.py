@@ -28,6 +28,7 @@ TIMER: Final = "timer"
 WAIT_MS: Final = 20_000
 EXCHANGE_CONFIGS: Final = {"retention.ms": "3600000"}  # nothing older is read
 PAGE: Final = 100
+LEASE_S_MAX: Final = 30.0  # no broker may set group.share.max.record.lock.duration.ms to less
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _NAME_LENGTH_MAX: Final = 240
 
@@ -72,7 +73,7 @@ class CeleryLink:
         self._kind = kind
         self._mill = AsyncMill(http=address, token=token, timeout=timeout_s)
         self._group = group
-        self._lease_s = lease_s
+        self._lease_s = None if lease_s is None else min(lease_s, LEASE_S_MAX)
         self._partitions = partitions
         self._queues: dict[str, AsyncQueue] = {}
         self._known: set[str] = set()  # topics that exist

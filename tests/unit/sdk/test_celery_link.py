@@ -1,4 +1,4 @@
-"""When a task of Celery may run, as its message says."""
+"""What Celery asks of a cluster: when a task may run, and how long a worker has it."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidemill.sdk.celery_link import eta_of
+from tidemill.sdk.api_client import ApiClient
+from tidemill.sdk.celery_link import CeleryLink, eta_of
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,22 @@ def test_a_task_without_a_time_is_delivered_at_once(message: Mapping[str, Any]) 
     A worker refuses one whose ETA is no time.
     """
     assert eta_of(message) is None
+
+
+@pytest.mark.parametrize(("visibility_timeout", "lease_ms"), [(None, None), (2, 2_000), (3_600, 30_000)])
+def test_a_lease_is_one_that_every_broker_permits(
+    monkeypatch: pytest.MonkeyPatch, visibility_timeout: float | None, lease_ms: int | None
+) -> None:
+    """An application that comes from another broker has often set an hour or more."""
+
+    async def call(self: ApiClient, method: str, path: str, *_: Any, **__: Any) -> dict[str, Any]:
+        return {"brokers": [], "configs": {"share.auto.offset.reset": "earliest"}}
+
+    monkeypatch.setattr(ApiClient, "call", call)
+    link = CeleryLink("http://127.0.0.1:1", None, "g", visibility_timeout, None, timeout_s=1)
+    try:
+        fields = link._queue("q")._fields
+    finally:
+        link.close()
+
+    assert lease_ms == fields.get("lease_ms")
