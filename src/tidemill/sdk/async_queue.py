@@ -75,7 +75,7 @@ class AsyncQueue:
             response = await self._api.call("POST", f"{self._path}/receive", body, wait_s=wait_ms / 1_000)
             messages = [message_of(self.topic, it, self._leases) for it in response["messages"]]
             if self._is_closed:  # by another task, while this one waited
-                await self._leases.release_all()
+                await self._leases.release_all([it.lease for it in messages])
                 return []
             if messages or loop.time() >= ends_at:
                 return messages
@@ -126,8 +126,9 @@ class AsyncQueue:
         """Release the messages that are not finished, and end the iteration."""
         if not self._is_closed:
             self._is_closed = True
+            unbegun = [it.lease for it in self._received]
             self._received.clear()
-            await self._leases.release_all()
+            await self._leases.release_all(unbegun)
 
     async def __aenter__(self) -> Self:
         return self

@@ -53,10 +53,10 @@ class QoS(virtual.QoS):
         self.channel.connection.wake()
 
     def restore_unacked(self) -> list[Any]:
-        """Release all messages that are not acknowledged."""
+        """Release all messages that are not acknowledged, as if they had not been delivered: so do other brokers."""
         self._flush()
         for delivery_tag in list(self._delivered):
-            self.channel.decide(delivery_tag, "nack")
+            self.channel.decide(delivery_tag, "undo")
         self._delivered.clear()
         return []
 

@@ -20,7 +20,8 @@ RESPONSE_S_MIN: Final = 1.0  # even for a shorter lease: a busy broker may need 
 PERIOD_S_MIN: Final = 0.05
 UNKNOWN_PAUSE_S: Final = 0.2  # before receipts with the status unknown are sent again
 UNKNOWN_S_MAX: Final = 60.0  # for which they are sent again
-Decision = Literal["ack", "nack", "reject"]
+Decision = Literal["ack", "nack", "reject", "undo"]
+"""`undo` releases a message with which no consumer has begun, so that its delivery does not count."""
 log = logging.getLogger("tidemill.queue")
 
 
@@ -83,13 +84,20 @@ class Leases:
         """Renew a lease no more, so that its message is delivered again when it ends."""
         self._close(lease, is_lost=lease.is_open or lease.is_lost)
 
-    async def release_all(self) -> None:
-        """Release all messages that are not finished, for immediate delivery, and renew no lease any more."""
+    async def release_all(self, unbegun: Collection[Lease] = ()) -> None:
+        """
+        Release all messages that are not finished, for immediate delivery, and renew no lease any more.  Those with
+        which no consumer has begun do not count as delivered: otherwise they would be set aside after a few stops.
+        """
         if self._renewing is not None:
             self._renewing.cancel()
         await asyncio.gather(*self._sending.values(), return_exceptions=True)
         outcomes = await asyncio.gather(
-            *(self.decide(it, "nack", 0) for it in [*self._open.values()]), return_exceptions=True
+            *(
+                self.decide(it, "undo") if it in unbegun else self.decide(it, "nack", 0)
+                for it in [*self._open.values()]
+            ),
+            return_exceptions=True,
         )
         for problem in outcomes:
             if isinstance(problem, BaseException) and not isinstance(problem, LeaseExpired):
@@ -108,11 +116,14 @@ class Leases:
 
     async def _send_part(self, request: _Request, part: list[tuple[Lease, asyncio.Future[None]]]) -> None:
         loop = asyncio.get_running_loop()
+        action: str = request.decision
         more: dict[str, object] = {} if request.delay_ms is None else {"delay_ms": request.delay_ms}
+        if action == "undo":
+            action, more = "nack", {"counted": False}
         until = loop.time() + UNKNOWN_S_MAX
         while part:
             try:
-                statuses = await self._statuses(request.decision, [lease for lease, _ in part], more)
+                statuses = await self._statuses(action, [lease for lease, _ in part], more)
             except Exception as problem:  # each of those that wait raises it
                 for lease, decided in part:
                     lease.is_deciding = False

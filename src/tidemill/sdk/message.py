@@ -49,6 +49,11 @@ class Delivered:
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
     @property
+    def lease(self) -> Lease:
+        """The lease, for the queue that has received the message."""
+        return self._lease
+
+    @property
     def is_finished(self) -> bool:
         """Whether the message has been acknowledged, released or rejected, or its lease is lost."""
         return not self._lease.is_open

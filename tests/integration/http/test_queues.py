@@ -110,6 +110,19 @@ def test_messages_come_back(queue: Queue) -> None:
     assert [] == queue.receive(2, wait_ms=0)
 
 
+def test_a_delivery_that_was_not_begun_does_not_count(queue: Queue) -> None:
+    """At whichever broker it is given back."""
+    queue.produce(b"a", partition=0)
+    for at in range(3):
+        found = queue.receive(at, max=1)
+        assert [("a", 1)] == [(it["value"], it["attempt"]) for it in found]
+        assert ["ok"] == queue.statuses("nack", found, at=at, counted=False)
+    refused = queue.brokers[0].send(
+        "POST", queue.path("nack"), {"receipts": [found[0]["receipt"]], "counted": False, "delay_ms": 1}
+    )
+    assert 400 == refused.status
+
+
 def test_a_lease_ends_and_is_extended(queue: Queue) -> None:
     queue.produce(b"a", b"b", partition=1)
     held, left = queue.receive(partition=1, max=1, lease_ms=2_000), queue.receive(partition=1, max=1, lease_ms=2_000)

@@ -88,6 +88,9 @@ class AckBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NackBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     receipts: Receipts
     delay_ms: Milliseconds | None = None
+    counted: Annotated[
+        bool, Meta(description="False: the consumer has not begun with the messages, so the delivery does not count.")
+    ] = True
 
 
 class ExtendBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -318,6 +321,10 @@ async def ack(call: Call) -> Statuses:
 
 async def nack(call: Call) -> Statuses:
     delay_ms = call.body.delay_ms
+    if not call.body.counted:
+        if delay_ms:
+            raise Refused(400, f"delay_ms={delay_ms} and counted=false: messages that are not begun are not delayed")
+        return await _statuses(call, UNDO)
     return await _statuses(call, Acknowledgement.RELEASE, delay_ms=BY_POLICY if delay_ms is None else delay_ms)
 
 
