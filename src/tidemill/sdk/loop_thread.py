@@ -5,7 +5,7 @@ import concurrent.futures
 import os
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from threading import Lock, Thread
+from threading import Lock, Thread, current_thread
 from typing import Any, Final, TypeVar
 
 Result = TypeVar("Result")
@@ -43,8 +43,14 @@ class LoopThread:
         """
         Run a coroutine in the loop, and return its result.  It is cancelled if Ctrl-C interrupts the wait.
 
-        Raise ValueError if another thread closes the client meanwhile.
+        Raise ValueError if another thread closes the client meanwhile, and RuntimeError in the loop itself, which would
+        wait for ever.
         """
+        try:
+            self.check_thread()
+        except RuntimeError:
+            work.close()
+            raise
         begun = self.begin(work)
         try:
             return begun.result()
@@ -53,6 +59,14 @@ class LoopThread:
         except BaseException:
             begun.cancel()
             raise
+
+    def check_thread(self) -> None:
+        """Raise RuntimeError in the thread of the loop, such as in a handler that is a coroutine function."""
+        if current_thread() is self._thread:
+            raise RuntimeError(
+                "this call waits, in a handler that is a coroutine function: make the handler a function, or use "
+                "tidemill.connect_async and `await`"
+            )
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call a function in the loop, unless that has ended."""

@@ -65,6 +65,7 @@ class Mill:
             timezone: The time zone of a cron schedule, such as `"Europe/Berlin"`; UTC if it is missing.
             missed: What becomes of occurrences that an outage has delayed: `"one"`, the default, `"all"` or `"none"`.
         """
+        self._loop.check_thread()
         sent = self.send_soon(
             topic,
             value,

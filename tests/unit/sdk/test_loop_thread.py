@@ -71,3 +71,17 @@ def test_a_call_after_a_fork_is_refused() -> None:
     assert "connect in each process" in told.recv()
     process.join(10)
     loop.close()
+
+
+def test_a_call_in_the_loop_itself_is_refused() -> None:
+    """A handler that is a coroutine function would wait for itself, and hang its worker for ever."""
+    loop = LoopThread()
+
+    async def handle() -> None:
+        with pytest.raises(RuntimeError, match="in a handler that is a coroutine function"):
+            loop.call(asyncio.sleep(0))
+
+    try:
+        loop.call(handle())
+    finally:
+        loop.close()
