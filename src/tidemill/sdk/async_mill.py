@@ -268,8 +268,8 @@ class AsyncMill:
         """Run the workers until `stop` is called.  If one fails, stop the others, and raise its exception."""
         if not self._workers:
             raise ValueError("there is no worker: decorate a function with @mill.worker(topic, group=…)")
-        await self.open()
         self._stopping = asyncio.Event()  # of this event loop; the last run may have had another one
+        await self.open()  # may take seconds, in which a signal stops what has not begun
         running = [asyncio.create_task(worker.run(self._stopping)) for worker in self._workers]
         try:
             await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)

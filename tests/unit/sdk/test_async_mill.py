@@ -73,3 +73,23 @@ def test_threads_share_one_sender() -> None:
             return {id(it) for it in senders}
 
     assert 1 == len(asyncio.run(run()))
+
+
+def test_a_client_is_stopped_while_it_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal that comes meanwhile must not be lost."""
+    mill = AsyncMill(http="127.0.0.1:1")
+
+    @mill.worker("t", group="g")
+    def handle(message: Any) -> None: ...
+
+    async def receive(self: AsyncQueue, count: int, **_: Any) -> Any:
+        raise AssertionError("the worker was stopped before it began")
+
+    async def open_and_stop(self: AsyncMill) -> None:
+        mill.stop()
+        await opening(self)
+
+    opening = AsyncMill.open
+    monkeypatch.setattr(AsyncQueue, "receive", receive)
+    monkeypatch.setattr(AsyncMill, "open", open_and_stop)
+    asyncio.run(asyncio.wait_for(mill.run_workers(), 10))
