@@ -134,6 +134,8 @@ def test_a_request_without_a_response_is_lost_after_a_while(monkeypatch: pytest.
         with pytest.raises(LinkLost, match="no response") as lost:
             await links.ask(metadata.API, REQUEST)
         assert lost.value.is_sent
+        with pytest.raises(LinkLost, match="no response within 0 s"):
+            await links.ask(metadata.API, REQUEST, 0.01)
 
     run(test)
 

@@ -35,3 +35,16 @@ def test_a_request_that_finds_no_leader_in_time_is_refused(monkeypatch: pytest.M
 
     assert 503 == refused.value.answer.status
     assert len(asked) > 2
+
+
+def test_a_first_attempt_that_waits_for_long_is_not_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have waited for a leader that is frozen, while another one was elected."""
+    monkeypatch.setattr(retries, "RETRY_S_MAX", 0.05)
+    monkeypatch.setattr(retries, "PAUSE_S", 0.0)
+    answers = iter([None, "found"])
+
+    async def attempt() -> str | None:
+        await asyncio.sleep(0.1)
+        return next(answers)
+
+    assert "found" == asyncio.run(retried(attempt, lambda: Refused(503, "moving")))

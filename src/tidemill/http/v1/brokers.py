@@ -21,6 +21,7 @@ from tidemill.shard.pending import Pending
 from tidemill.wire.messages import fetch
 from tidemill.wire.schema import Api, Message
 
+REPEATABLE_S_MAX: Final = 5.0  # for a response: a frozen broker keeps its connections, while others lead meanwhile
 FETCHES_MAX: Final = 8  # of one leader at the same time, of a megabyte each
 DECODING_MAX: Final = 1  # batches that are decoded at the same time: more threads would only share one interpreter
 
@@ -153,24 +154,30 @@ class Brokers:
             raise Unreachable(f"broker {broker_id} has not answered", is_sent=True)
         return outcome
 
-    async def ask_listener(self, broker_id: BrokerId, api: Api, request: Message) -> Any:
-        """Like `ask`, for a request of Kafka's protocol: another broker gets it at its Kafka listener."""
+    async def ask_listener(
+        self, broker_id: BrokerId, api: Api, request: Message, response_s: float | None = None
+    ) -> Any:
+        """
+        Like `ask`, for a request of Kafka's protocol: another broker gets it at its Kafka listener, and is unreachable
+        if it does not answer within `response_s`, by default a time that is long enough for any request.
+        """
         if broker_id == self.broker_id:
             return await self.ask_here(api, request)
         links = self._links.get(broker_id)
         if links is None:
             links = self._links[broker_id] = ListenerLinks(lambda: self._listener_of(broker_id))
         try:
-            return await links.ask(api, request)
+            return await links.ask(api, request, response_s)
         except LinkLost as lost:
             raise Unreachable(f"broker {broker_id}: {lost}", is_sent=lost.is_sent) from lost
 
     async def fetch(self, broker_id: BrokerId, request: fetch.Request) -> Any:
         """Like `ask_listener`, but requests that do not wait for records take turns: each may fill a large response."""
+        response_s = request.max_wait_ms / 1_000 + REPEATABLE_S_MAX
         if request.max_wait_ms:
-            return await self.ask_listener(broker_id, fetch.API, request)
+            return await self.ask_listener(broker_id, fetch.API, request, response_s)
         async with self._fetching.setdefault(broker_id, asyncio.Semaphore(FETCHES_MAX)):
-            return await self.ask_listener(broker_id, fetch.API, request)
+            return await self.ask_listener(broker_id, fetch.API, request, response_s)
 
     def _listener_of(self, broker_id: BrokerId) -> tuple[str, int] | None:
         known = self.image.brokers.get(broker_id)

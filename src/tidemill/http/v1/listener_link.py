@@ -38,10 +38,13 @@ class ListenerLinks:
         self._address = address
         self._idle: list[ListenerLink] = []
 
-    async def ask(self, api: Api, request: Message) -> Any:
-        """Return the response.  Raise LinkLost.  If this is cancelled, the broker stops waiting for records."""
+    async def ask(self, api: Api, request: Message, response_s: float | None = None) -> Any:
+        """
+        Return the response, which may take `response_s` (RESPONSE_S_MAX).  Raise LinkLost.  If this is cancelled, the
+        broker stops waiting for records.
+        """
         link = await self._free_link()
-        response = await link.ask(api, request)
+        response = await link.ask(api, request, response_s=response_s)
         if len(self._idle) < IDLE_MAX:
             self._idle.append(link)
         else:
@@ -79,16 +82,19 @@ class ListenerLink:
         self._wire.learn(versions)
         self._listed = {it.api_key for it in versions.api_keys}
 
-    async def ask(self, api: Api, request: Message, version: int | None = None) -> Any:
+    async def ask(
+        self, api: Api, request: Message, version: int | None = None, *, response_s: float | None = None
+    ) -> Any:
         """Return the response.  Raise LinkLost.  The connection is closed unless it returns one."""
         if version is None and api.key not in self._listed:
             version = api.versions[-1]  # of an API that only Tidemill has, which is not listed for clients
+        limit_s = RESPONSE_S_MAX if response_s is None else response_s
         is_sent = is_done = False
         try:
             _, parts = self._wire.send(api, request, version=version)
             is_sent = True
             self._writer.writelines(parts)
-            async with asyncio.timeout(RESPONSE_S_MAX):
+            async with asyncio.timeout(limit_s):
                 await self._writer.drain()
                 (size,) = _FRAME_SIZE.unpack(await self._reader.readexactly(_FRAME_SIZE.size))
                 if not 0 < size <= FRAME_BYTES_MAX:
@@ -97,7 +103,7 @@ class ListenerLink:
             response = self._wire.receive(memoryview(frame)).response
             is_done = True
         except TimeoutError as error:
-            raise LinkLost(f"no response within {RESPONSE_S_MAX:.0f} s", is_sent=True) from error
+            raise LinkLost(f"no response within {limit_s:.0f} s", is_sent=True) from error
         except asyncio.IncompleteReadError as error:
             raise LinkLost("the broker closed the connection", is_sent=True) from error
         except (OSError, ProtocolError) as error:

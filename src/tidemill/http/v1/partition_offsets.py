@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Final
 
-from tidemill.http.v1.brokers import Brokers, Unreachable
+from tidemill.http.v1.brokers import REPEATABLE_S_MAX, Brokers, Unreachable
 from tidemill.http.v1.kafka_errors import check, without_leader
 from tidemill.http.v1.retries import retried
 from tidemill.metadata.image import Topic
@@ -60,7 +60,7 @@ async def _listed(
         replica_id=CONSUMER_REPLICA_ID, topics=[asked(name=topic.name, partitions=partitions)]
     )
     try:
-        response = await brokers.ask_listener(leader, list_offsets.API, request)
+        response = await brokers.ask_listener(leader, list_offsets.API, request, REPEATABLE_S_MAX)
     except Unreachable:
         return {}
     answers = [it for it in response.topics[0].partitions if it.error_code not in MOVING]

@@ -13,13 +13,17 @@ PAUSE_S: Final = 0.1
 
 
 async def retried(attempt: Callable[[], Awaitable[T | None]], refusal: Callable[[], Refused]) -> T:
-    """Return what `attempt` returns, which is called again as long as it returns None.  Then raise `refusal()`."""
+    """
+    Return what `attempt` returns, which is called again as long as it returns None.  Raise `refusal()` when it still
+    does a while after the first time: that may have waited for a broker that is frozen.
+    """
     loop = asyncio.get_running_loop()
-    until = loop.time() + RETRY_S_MAX
+    until: float | None = None
     while True:
         found = await attempt()
         if found is not None:
             return found
+        until = loop.time() + RETRY_S_MAX if until is None else until
         if loop.time() >= until:
             raise refusal()
         await asyncio.sleep(PAUSE_S)
