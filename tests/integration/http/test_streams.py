@@ -96,9 +96,11 @@ def test_new_records_come_as_lines(brokers: list[HttpClient], topic: str) -> Non
     """
     produce(brokers[0], topic, "old", "old", "old")
     with streamed(brokers[1], f"/v1/topics/{topic}/stream", Accept="application/x-ndjson") as response:
+        begun = json.loads(response.readline())
         produce(brokers[2], topic, "a", "b", "c")
         found = [json.loads(response.readline()) for _ in range(3)]
 
+    assert {"position": "0:1,1:1,2:1"} == begun, "it names the partitions that have no records yet, too"
     assert {"a", "b", "c"} == {it["value"] for it in found}
     assert {1} == {it["offset"] for it in found}
 

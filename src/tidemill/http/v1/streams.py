@@ -166,7 +166,7 @@ class _Stream:
 
 async def _parts(source: _Stream, *, is_sse: bool) -> AsyncGenerator[bytes, None]:
     """Yield the events of a stream, as server-sent events or as lines of JSON."""
-    yield b"id: %s\n\n" % source.position.encode() if is_sse else b""
+    yield b"id: %s\n\n" % source.position.encode() if is_sse else _encoded(source.position, None, is_sse=False)
     try:
         async with aclosing(source.events()) as events:
             async for position, record in events:
