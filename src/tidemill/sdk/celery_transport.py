@@ -158,6 +158,11 @@ class Channel(virtual.Channel):
     def _begin(self, queue: str) -> None:
         """Begin to receive from a queue, unless it has begun already."""
         if queue in self._positions:
+            if not self._positions[queue]:
+                raise NotImplementedError(
+                    f"queue {queue} is deleted automatically, and bound to no exchange, as those of the result backend "
+                    "rpc:// are: Tidemill has no such queues; choose another result backend"
+                )
             for topic, offset in self._positions[queue].items():
                 if (queue, topic) not in self._receiving:
                     self._receiving[queue, topic] = self.link.read(topic, offset)
