@@ -36,6 +36,7 @@ class LeadersStub:
         self.refused: dict[int, int] = {}
         self.is_open = asyncio.Event()
         self.is_open.set()
+        self.leaderless: set[int] = set()
         self.batch_bytes_max: int | None = None  # as max.message.bytes of the topic
         self.asked = 0
         self.waiting = 0
@@ -47,7 +48,7 @@ class LeadersStub:
         return self.config
 
     def place(self, _: object, partition: int) -> Any:
-        return SimpleNamespace(leader=1)
+        return None if partition in self.leaderless else SimpleNamespace(leader=1)
 
     async def ask_listener(self, _: int, __: object, request: Any) -> Any:
         ((data,),) = (it.partition_data for it in request.topic_data)
@@ -373,3 +374,13 @@ def test_batches_fit_into_the_topic(is_known: bool) -> None:
     assert (200, [[0, 0, 20]]) == (written[0], written[1]["written"])
     assert is_known == (asked == 4)
     assert (413, 3, [[0, 20, 2], [None, None, 1]]) == (refused[0], refused[1]["line"], refused[1]["written"])
+
+
+def test_records_without_key_and_partition_go_where_a_leader_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_writer, "BATCH_BYTES", 500)
+    leaders = LeadersStub()
+    leaders.leaderless = {0, 1}
+
+    status, answer = asyncio.run(produced(leaders, [lines_of(*[{"value": "x" * 68}] * 20)]))
+
+    assert (200, [[2, 0, 20]]) == (status, answer["written"])

@@ -85,7 +85,7 @@ class TopicWriter:
         self._order = array("i"), array("q")  # the runs of records in the request: partition and count
         self._last: int | None = None  # the partition of the last run
         self._batch_bytes = min(BATCH_BYTES, max(brokers.config_of(topic).max_message_bytes - HEADER_BYTES, 1))
-        self._keyless = brokers.random_number() % topic.partition_count
+        self._keyless = self._led_from(brokers.random_number() % topic.partition_count)
         self._keyless_bytes = 0
         self.waiting_bytes = 0  # of records that are not written yet
         self._room = asyncio.Event()
@@ -126,10 +126,16 @@ class TopicWriter:
     def _keyless_partition(self, size: int) -> int:
         """Return the partition of a record without a key: the same one until it has got a batch, as in KIP-794."""
         if self._keyless_bytes >= BATCH_BYTES:
-            self._keyless = (self._keyless + 1) % self._topic.partition_count
+            self._keyless = self._led_from((self._keyless + 1) % self._topic.partition_count)
             self._keyless_bytes = 0
         self._keyless_bytes += size
         return self._keyless
+
+    def _led_from(self, partition: int) -> int:
+        """Return the first partition from this one on that has a leader, as producers of Kafka do; or this one."""
+        count = self._topic.partition_count
+        numbers = ((partition + at) % count for at in range(count))
+        return next((it for it in numbers if self._brokers.place(self._topic, it) is not None), partition)
 
     @property
     def is_stopped(self) -> bool:
