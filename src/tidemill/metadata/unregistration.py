@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tidemill.metadata.broker_states import BrokerChanged, known_broker
+from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import RemoveBrokerRecord
 from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
@@ -34,21 +35,29 @@ def unregister_broker(context: DecisionContext, command: UnregisterBroker) -> Re
 
 
 def _refusal(context: DecisionContext, command: UnregisterBroker) -> str | None:
-    broker_id, shards = command.broker_id, context.image.shards
+    broker_id, image, shards = command.broker_id, context.image, context.image.shards
     if context.is_live(broker_id):
         return "it is live; drain it with `tidemill cluster drain`, and stop it"
     planned = {it for it, shard in shards.items() if any(key.broker_id == broker_id for key in shard.replicas)}
     if planned:
-        return f"replicas of {_shards_text(planned)} are planned on it; drain it with `tidemill cluster drain`"
+        return f"replicas of {_shards_text(image, planned)} are planned on it; drain it with `tidemill cluster drain`"
     member_of = {it for it in command.carrying if it in shards}
     if member_of:
-        return f"it is still a member of {_shards_text(member_of)}; wait until their replicas have moved"
+        return f"it is still a member of {_shards_text(image, member_of)}; wait until their replicas have moved"
     return None
 
 
-def _shards_text(shard_ids: set[ShardId]) -> str:
-    names = [
-        "the metadata shard" if shard_id == METADATA_SHARD else f"shard {shard_id}" for shard_id in sorted(shard_ids)
-    ]
-    more = f" and {len(names) - SHARDS_NAMED_MAX} more" if len(names) > SHARDS_NAMED_MAX else ""
-    return ", ".join(names[:SHARDS_NAMED_MAX]) + more
+def _shards_text(image: ClusterImage, shard_ids: set[ShardId]) -> str:
+    names = [_shard_text(image, shard_id) for shard_id in sorted(shard_ids)[:SHARDS_NAMED_MAX]]
+    more = f" and {len(shard_ids) - SHARDS_NAMED_MAX} more" if len(shard_ids) > SHARDS_NAMED_MAX else ""
+    return ", ".join(names) + more
+
+
+def _shard_text(image: ClusterImage, shard_id: ShardId) -> str:
+    """Return a shard with its partitions, since Kafka's commands, which show the text, know no shards."""
+    if shard_id == METADATA_SHARD:
+        return "the metadata shard"
+    shard = image.shards[shard_id]
+    first, last = shard.partitions[0], shard.partitions[-1]
+    partitions = f"partition {first}" if first == last else f"partitions {first} to {last}"
+    return f"shard {shard_id} ({image.topics_by_id[shard.topic_id].name}, {partitions})"

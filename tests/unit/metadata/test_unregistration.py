@@ -69,7 +69,7 @@ def test_an_unknown_broker_is_refused() -> None:
     ("broker_id", "carrying", "says"),
     [
         (2, (), "it is live; drain it with `tidemill cluster drain`, and stop it"),
-        (4, (1,), "it is still a member of shard 1; wait until their replicas have moved"),
+        (4, (1,), "it is still a member of shard 1 (t, partition 0); wait until their replicas have moved"),
         (4, (METADATA_SHARD,), "it is still a member of the metadata shard;"),
     ],
 )
@@ -91,7 +91,8 @@ def test_a_broker_with_planned_replicas_is_refused() -> None:
     problem = unregister(made)
 
     assert problem is not None and problem[0] == errors.INVALID_REQUEST
-    assert "replicas of shard 1 are planned on it; drain it with `tidemill cluster drain`" in problem[1]
+    says = "replicas of shard 1 (t, partition 0) are planned on it; drain it with `tidemill cluster drain`"
+    assert says in problem[1]
 
 
 def test_a_voter_of_the_metadata_is_refused() -> None:
@@ -111,7 +112,18 @@ def test_a_refusal_names_some_shards() -> None:
 
     problem = unregister(made)
 
-    assert problem is not None and "shard 10, shard 11 and 5 more are planned on it" in problem[1]
+    assert problem is not None and problem[1].count("shard ") == 10
+    assert "shard 11 (many, partition 9) and 5 more are planned on it" in problem[1]
+
+
+def test_a_refusal_names_the_partitions_of_a_shard() -> None:
+    """Kafka's commands show partitions only, so the number of a shard alone would tell an operator nothing."""
+    made = cluster()
+    made.create("wide", assignments=tuple((partition, (FOUR, BrokerId(1))) for partition in range(3)))
+
+    problem = unregister(made)
+
+    assert problem is not None and "shard 2 (wide, partitions 0 to 2) are planned on it" in problem[1]
 
 
 def test_unregistering_needs_feature_level_2() -> None:

@@ -59,8 +59,8 @@ def test_a_member_of_a_shard_is_not_removed() -> None:
     member = asked(world[1], 4)
 
     assert [errors.INVALID_REQUEST] * 2 == [planned.error_code, member.error_code]
-    assert "replicas of shard 1 are planned on it" in planned.error_message
-    assert "it is still a member of shard 1; wait until their replicas have moved" in member.error_message
+    assert "replicas of shard 1 (flights, partition 0) are planned on it" in planned.error_message
+    assert "it is still a member of shard 1 (flights, partition 0); wait until" in member.error_message
     assert all(FOUR in node.broker.image.brokers for node in world.nodes[:2])
 
 
