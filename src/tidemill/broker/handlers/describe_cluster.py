@@ -47,9 +47,12 @@ def _broker(known: metadata.Response.Broker, *, is_fenced: bool) -> Response.Bro
 
 def _other_endpoint(request: Request) -> Response:
     is_known = request.endpoint_type == CONTROLLERS
+    why = f"endpoint_type={request.endpoint_type} is unknown; use {BROKERS} (brokers)"
+    if is_known:
+        why = "this is a broker, and there are no separate controllers: use --bootstrap-server, or bootstrap.servers"
     return Response(
         error_code=errors.MISMATCHED_ENDPOINT_TYPE if is_known else errors.UNSUPPORTED_ENDPOINT_TYPE,
-        error_message=f"endpoint_type={request.endpoint_type} is not served here; use {BROKERS} (brokers)",
+        error_message=why,
         endpoint_type=request.endpoint_type,
         cluster_id="",
         brokers=(),

@@ -22,13 +22,13 @@ def test_a_single_broker_is_the_controller() -> None:
 
 def test_endpoints_of_controllers_are_refused() -> None:
     """
-    KIP-919: a client that asks for the endpoints of controllers learns that it has reached a broker.
+    KIP-919: a client that asks for the endpoints of controllers learns that it has reached a broker.  Kafka's commands
+    with `--bootstrap-controller` show the message.
     """
     world = BrokerWorld()
 
-    codes = [
-        world.ask(Request(include_cluster_authorized_operations=False, endpoint_type=kind)).error_code
-        for kind in (2, 3)
-    ]
+    told = [world.ask(Request(include_cluster_authorized_operations=False, endpoint_type=kind)) for kind in (2, 3)]
 
-    assert [errors.MISMATCHED_ENDPOINT_TYPE, errors.UNSUPPORTED_ENDPOINT_TYPE] == codes
+    assert [errors.MISMATCHED_ENDPOINT_TYPE, errors.UNSUPPORTED_ENDPOINT_TYPE] == [it.error_code for it in told]
+    assert "there are no separate controllers: use --bootstrap-server" in told[0].error_message
+    assert "endpoint_type=3 is unknown" in told[1].error_message
