@@ -17,7 +17,8 @@ class PartitionHealth:
     """Partitions led by this broker with fewer replicas in sync than planned."""
     under_min_insync: int = 0
     """
-    Partitions led by this broker with fewer replicas in sync than `min.insync.replicas`: writes with acks=all fail.
+    Partitions led by this broker with fewer voters in sync than `min.insync.replicas`: writes with acks=all fail.  As
+    long as replicas move, their voters in force count, as they do for writes.
     """
     damaged: int = 0
     """Partitions whose replica on this broker is out of use, because its files are damaged."""
@@ -40,9 +41,9 @@ def partition_health(broker: Broker) -> PartitionHealth:
         health.led += count
         if lagging[shard_id]:
             health.under_replicated += count
-        replicas = len(planned.replicas)
+        in_sync, voters = len(cluster.voters_in_sync(shard_id)), len(shard.replica.voters)
         first = shard.partitions.get(planned.first_partition)
-        if first is not None and replicas - lagging[shard_id] < min(first.config.min_insync_replicas, replicas):
+        if first is not None and in_sync < min(first.config.min_insync_replicas, voters):
             health.under_min_insync += count
     leaderless = (image.shards.get(shard_id) for shard_id in cluster.leaderless())
     health.leaderless = sum(planned.partition_count for planned in leaderless if planned is not None)

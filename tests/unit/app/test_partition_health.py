@@ -3,6 +3,7 @@
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.maintenance.planned import plan
 from tidemill.app.partition_health import PartitionHealth, partition_health
 from tidemill.broker.peers.cluster import HEARD_MS
 from tidemill.broker.peers.replica_lag import RESTED_TICKS
@@ -58,6 +59,24 @@ def test_the_leader_counts_partitions_that_lack_a_replica(world: ClusterWorld) -
     assert (6, 2) == (sum(it.under_replicated for it in leaders), sum(it.under_min_insync for it in leaders))
     assert 5 <= leaders[0].under_replicated
     assert [0, 0] == [it.leaderless for it in leaders]
+
+
+def test_a_replica_that_is_on_its_way_is_missing_but_does_not_endanger_writes() -> None:
+    """
+    Writes count the voters in force, all of which are in sync until the newcomer has everything.
+    """
+    world = ClusterWorld(brokers=4)
+    world.create("flights", min_insync_replicas="3")
+    world.lead("flights", by=1)
+    world.stopped.add(4)
+    world.cut_off(4)
+    plan(world, "flights", 1, 2, 4)
+
+    world.pass_time(CHECKED_MS)
+
+    health = health_of(world, 1)
+    assert 1 == health.under_replicated
+    assert 0 == health.under_min_insync
 
 
 def test_a_default_above_the_number_of_replicas_demands_all_of_them() -> None:
