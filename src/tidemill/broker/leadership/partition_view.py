@@ -23,7 +23,7 @@ class PartitionView:
     error_code: int
     leader_id: int
     leader_epoch: int
-    replicas: list[BrokerId]  # as planned, preferred leader first
+    replicas: list[BrokerId]  # as planned, preferred leader first; then those that are to go and still count
     in_sync: list[BrokerId]
     offline: list[BrokerId]
 
@@ -41,12 +41,12 @@ def partition_view(
     leader = cluster.leader(shard_id)
     if leader is not None and leader.broker_id not in listed:
         leader = None
-    replicas = broker_ids(planned.replicas)
+    leaving = cluster.leaving(planned)
     return PartitionView(
         error_code=errors.NONE if leader else errors.LEADER_NOT_AVAILABLE,
         leader_id=leader.broker_id if leader else NO_LEADER,
         leader_epoch=leader.term if leader else NO_LEADER,
-        replicas=replicas,
-        in_sync=cluster.in_sync(planned),
+        replicas=broker_ids(planned.replicas) + leaving,
+        in_sync=cluster.in_sync(planned) + leaving,
         offline=[voter.broker_id for voter in planned.replicas if not cluster.has(voter)],
     )

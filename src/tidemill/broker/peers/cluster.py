@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.leader_table import Leader, LeaderTable
 from tidemill.broker.peers.leader_waiters import LeaderWaiters
+from tidemill.broker.peers.leaving_replicas import leaving
 from tidemill.broker.peers.peers import Peers
 from tidemill.broker.peers.release_limit import ReleaseLimit
 from tidemill.broker.peers.replica_lag import Lagging, ReplicaLag
@@ -351,6 +352,23 @@ class Cluster:
             if self.has(voter)
             and (voter == leader or (lagging is not None and (shard_id, voter.broker_id) not in lagging))
         ]
+
+    def leaving(self, planned: PlannedShard) -> list[BrokerId]:
+        """
+        Return the replicas that are to go and still count, as far as this broker knows: the leader, if it is not
+        planned, and those that were planned before and are in sync (`broker/peers/leaving_replicas`).
+        """
+        shard_id = planned.shard_id
+        leader = self.leaders.leader_key(shard_id)
+        if leader is None:
+            return []
+        is_planned = any(voter.broker_id == leader.broker_id for voter in planned.replicas)
+        found = [] if is_planned else [leader.broker_id]
+        lagging = self._lag.lagging if leader == self.me else self.peers.lagging(leader)
+        if planned.previous and lagging:
+            replicas = leaving(planned, lambda broker_id: (shard_id, broker_id) in lagging)
+            found += [it.broker_id for it in replicas if self.has(it) and it.broker_id not in found]
+        return found
 
     def has(self, voter: ReplicaKey) -> bool:
         """Return whether `voter` is this broker or a live peer, with the same directory id."""

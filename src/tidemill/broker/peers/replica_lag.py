@@ -3,13 +3,15 @@ The controller receives the voters that are in sync (`broker/load`).
 
 A replica is in sync if, at some time within the last `LAG_MS`, its disk had everything that had been committed one tick
 earlier.  A replica that is not a voter, is damaged, is installing a snapshot, or is on a dead broker is always out of
-sync.  Only the leader knows this, because a lagging replica learns about commits late.
+sync.  Only the leader knows this, because a lagging replica learns about commits late.  The list has planned replicas
+and, while they are on their way, those that were planned before (`broker/peers/leaving_replicas`).
 """
 
-from collections.abc import Sequence
 from typing import Final, Protocol
 
+from tidemill.broker.peers.leaving_replicas import to_go
 from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.image import Shard as PlannedShard
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
@@ -100,7 +102,7 @@ class ReplicaLag:
             if is_rest_over or not led.is_at_rest or led.shard.needs_tick:
                 before = led.lagging
                 planned = image.shards.get(shard_id)
-                self._check_shard(led, () if planned is None else planned.replicas, alive, now_ms)
+                self._check_shard(led, planned, alive, now_ms)
                 has_news = has_news or led.lagging != before
         if has_news:
             lagging = tuple(sorted(it for led in self._led.values() for it in led.lagging))
@@ -108,8 +110,9 @@ class ReplicaLag:
                 self._reported, self.lagging = lagging, frozenset(lagging)
         return self._reported
 
-    def _check_shard(self, led: _Led, planned: Sequence[ReplicaKey], alive: frozenset[ReplicaKey], now_ms: int) -> None:
+    def _check_shard(self, led: _Led, shard: PlannedShard | None, alive: frozenset[ReplicaKey], now_ms: int) -> None:
         shard_id, replica = led.shard.shard_id, led.shard.replica
+        planned = () if shard is None else shard.replicas
         members = replica.status().members
         voters = replica.voters
         led.lagging = []
@@ -134,6 +137,10 @@ class ReplicaLag:
                 in_sync.append(voter.broker_id)
             elif voter in planned:
                 led.lagging.append((shard_id, voter.broker_id))
+        if shard is not None and shard.previous and led.lagging:
+            late = {broker_id for _, broker_id in led.lagging}
+            gone = [it.broker_id for it in to_go(shard, late.__contains__) if it.broker_id not in in_sync]
+            led.lagging += [(shard_id, broker_id) for broker_id in gone]
         led.commit_index = replica.commit_index
         if len(in_sync) != len(led.in_sync) or not led.in_sync.issuperset(in_sync):
             led.in_sync = frozenset(in_sync)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.broker.broker_world import Client
 from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.maintenance.planned import plan
 from tidemill.broker.leadership.partition_view import partition_view
 from tidemill.broker.peers.cluster import LISTED_MS
 from tidemill.metadata.topics import CreateTopics, NewTopic
@@ -205,6 +206,42 @@ def test_every_broker_reports_the_replicas_in_sync_as_their_leader_does() -> Non
 
     assert ([[1, 2, 3], [1, 2, 3]], [[1, 2], [1, 2]]) == (given_time, new)
     assert [[1, 2, 3]] * 3 == [node.broker.cluster.in_sync(planned) for node in world.nodes]
+
+
+def test_replicas_that_are_to_go_are_shown_until_the_newcomers_are_there() -> None:
+    """
+    A move shows no partition as lacking a replica in sync, and no leader that is not among its replicas, as in Kafka.
+    Of two newcomers, the one that is up takes the place of one replica, which is not shown from then on.
+    """
+    world = ClusterWorld(brokers=5)
+    world.create("flights", brokers=(1, 2, 3))
+    world.lead("flights", by=1)
+    for number in (4, 5):
+        world.cut_off(number)
+        world.stopped.add(number)
+    world.pass_time(LISTED_MS)
+
+    plan(world, "flights", 4, 5, 3)
+
+    world.pass_time(5_000)
+    for number in (1, 2, 3):
+        seen = described(world, number)
+        assert (1, [4, 5, 3, 1, 2], [1, 2, 3]) == (seen.leader_id, list(seen.replica_nodes), sorted(seen.isr_nodes))
+    world.heal()
+    world.stopped.discard(4)
+    world.cut_off(5)
+    world.until(lambda: 4 in described(world, 3).isr_nodes, "broker 4 is in sync")
+    world.pass_time(5_000)
+    voters = {voter.broker_id for voter in world[world.led_by("flights")].shard("flights").replica.voters}
+    assert voters in ({1, 3, 4}, {2, 3, 4})
+    for number in (1, 2, 3):
+        seen = described(world, number)
+        assert ([4, 5, 3], {5, *voters}) == (list(seen.replica_nodes)[:3], {*seen.replica_nodes})
+        assert voters == {*seen.isr_nodes}
+    world.heal()
+    world.stopped.clear()
+    world.until(lambda: sorted(described(world, 3).isr_nodes) == [3, 4, 5], "all newcomers are in sync")
+    world.until(lambda: list(described(world, 3).replica_nodes) == [4, 5, 3], "the others are gone")
 
 
 @pytest.mark.parametrize("silent", [True, False])

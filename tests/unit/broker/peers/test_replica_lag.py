@@ -29,7 +29,9 @@ class Led:
         self.alive = {OTHER}
         self.planned = [ME, OTHER]
         self.shard: Any = SimpleNamespace(shard_id=SHARD, replica=self.replica, is_serving=True, needs_tick=False)
-        self.image: Any = SimpleNamespace(shards={SHARD: SimpleNamespace(replicas=self.planned)})
+        self.previous: list[ReplicaKey] = []
+        planned = SimpleNamespace(replicas=self.planned, previous=self.previous)
+        self.image: Any = SimpleNamespace(shards={SHARD: planned})
         self.shards = {SHARD: self.shard}
         self.lag = ReplicaLag(self, self.clock)
         self.lag.serving_changed(self.shard)
@@ -150,8 +152,8 @@ def test_shards_that_are_not_led_here_are_forgotten() -> None:
 
 def test_the_voters_in_force_are_in_sync_or_not_whether_planned_or_not() -> None:
     """
-    A voter that is to leave still counts for the majority.  Clients are told only of planned replicas, and so its lag
-    is not in their list.
+    A voter that is to leave still counts for the majority.  Clients are told of it only while a newcomer is on its way,
+    and so its lag is not in their list here.
     """
     led = Led()
     led.planned[:] = [ME]
@@ -161,6 +163,35 @@ def test_the_voters_in_force_are_in_sync_or_not_whether_planned_or_not() -> None
     assert {ME.broker_id} == first
     assert [(True, {ME.broker_id}), (True, {ME.broker_id, OTHER.broker_id})] == seen
     assert frozenset() == led.lag.in_sync(ShardId(8))
+
+
+@pytest.mark.parametrize(
+    ("votes", "has", "told"),
+    [(True, 50, {THIRD}), (True, 0, {THIRD, OTHER}), (False, 50, {THIRD, OTHER})],
+    ids=["still counts", "is late", "is removed"],
+)
+def test_a_replica_that_is_to_go_is_told_while_a_newcomer_is_on_its_way(
+    votes: bool, has: int, told: set[ReplicaKey]
+) -> None:
+    """The other brokers know only from this list whether the replica is still a voter."""
+    led = Led()
+    led.planned[:] = [ME, THIRD]
+    led.previous[:] = [ME, OTHER]
+    led.replica.voters = (ME, OTHER) if votes else (ME,)
+
+    led.check(50, has=has)
+
+    assert {(SHARD, it.broker_id) for it in told} == led.lag.lagging
+
+
+def test_a_replica_that_is_gone_is_not_told_for_ever() -> None:
+    """The list would grow with every move."""
+    led = Led()
+    led.previous[:] = [ME, THIRD]
+
+    led.check(50, has=50)
+
+    assert frozenset() == led.lag.lagging
 
 
 def test_a_planned_replica_that_does_not_vote_is_not_among_the_voters_in_sync() -> None:
