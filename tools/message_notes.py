@@ -203,6 +203,7 @@ NOTES = {
         "every partition.",
         {3: "a top-level error", 4: "the size of the disk (KIP-827)", 5: "cordoned directories (KIP-1066)"},
     ),
+    "AlterReplicaLogDirs": Note("Moves replicas of this broker to other log directories of it (KIP-113)."),
     "ListConfigResources": Note(
         "Returns the names of the resources that have configurations.  v0 is ListClientMetricsResources (KIP-714).",
         {1: "resources of every type (KIP-1142)"},
@@ -263,6 +264,8 @@ STRUCT_NAMES = {
     ("DescribeConfigs", "DescribeConfigsResult"): "Resource",
     ("CreatePartitions", "CreatePartitionsTopicResult"): "Topic",
     ("DeleteGroups", "DeletableGroupResult"): "Group",
+    ("AlterReplicaLogDirs", "AlterReplicaLogDir"): "Directory",
+    ("AlterReplicaLogDirs", "AlterReplicaLogDirTopicResult"): "Topic",
     ("AlterPartitionReassignments", "ReassignableTopic"): "Topic",
     ("AlterPartitionReassignments", "ReassignablePartition"): "Partition",
     ("AlterPartitionReassignments", "ReassignableTopicResponse"): "Topic",
