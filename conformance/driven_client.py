@@ -9,7 +9,7 @@ import json
 import selectors
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.integration.clients.client_port import (
     SESSION_MS,
@@ -150,6 +150,14 @@ class DrivenShareConsumer:
         self._driver.ask("close share consumer", on=self._number)
 
 
+class Reassigning(NamedTuple):
+    """The brokers of a partition whose replicas are on their way."""
+
+    replicas: list[int]  # those that it is to have, and those that are to go
+    adding: list[int]
+    removing: list[int]
+
+
 class DrivenClient:
     """A client that uses a driver process.  Each library has a subclass with a name and a command."""
 
@@ -240,6 +248,24 @@ class DrivenClient:
 
     def delete_group(self, group: str) -> None:
         self._driver.ask_again("delete group", name=group)
+
+    # What only these libraries can do, so it is not part of the client contract.
+
+    def replicas(self, topic: str) -> list[list[int]]:
+        """Return the brokers of each partition, the preferred leader first."""
+        return list(self._driver.ask_again("replicas", name=topic))
+
+    def reassign(
+        self, topic: str, goals: Mapping[int, Sequence[int] | None], *, may_change_factor: bool = True
+    ) -> None:
+        """Move partitions to the brokers of `goals`.  None instead of brokers cancels what is under way."""
+        rows = [(partition, brokers if brokers is None else list(brokers)) for partition, brokers in goals.items()]
+        self._driver.ask_again("reassign", name=topic, goals=rows, may_change_factor=may_change_factor)
+
+    def reassigning(self, topic: str) -> dict[int, Reassigning]:
+        """Return the partitions of a topic whose replicas are on their way."""
+        rows = self._driver.ask_again("reassigning", name=topic)
+        return {partition: Reassigning(*brokers) for name, partition, *brokers in rows if name == topic}
 
     def close(self) -> None:
         self._driver.close()

@@ -1,7 +1,10 @@
 """Runs Apache Kafka's own commands by the names of their scripts, each in its own JVM."""
 
+import json
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from conformance import jvm
@@ -44,6 +47,7 @@ class Failed(Exception):
 @dataclass(frozen=True, slots=True)
 class KafkaTools:
     bootstrap: str
+    option: str = "--bootstrap-server"  # or "--bootstrap-controller", for Kafka's separate controllers
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> list[str]:
         """Run a command and return the lines that it printed on stdout, without empty ones."""
@@ -61,5 +65,12 @@ class KafkaTools:
 
     def _run(self, tool: str, arguments: tuple[str, ...], stdin: str = "") -> "subprocess.CompletedProcess[str]":
         verb = arguments[:1] if tool == "kafka-cluster" else ()  # this command accepts the address only after the verb
-        command = [*jvm.command(), TOOLS[tool], *verb, "--bootstrap-server", self.bootstrap, *arguments[len(verb) :]]
+        command = [*jvm.command(), TOOLS[tool], *verb, self.option, self.bootstrap, *arguments[len(verb) :]]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=SECONDS_MAX)
+
+
+def reassignment_file(path: Path, topic: str, goals: Mapping[int, Sequence[int]]) -> tuple[str, str]:
+    """Write the brokers of partitions to a file, and return the option with which a command reads it."""
+    partitions = [{"topic": topic, "partition": number, "replicas": list(goal)} for number, goal in goals.items()]
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return "--reassignment-json-file", str(path)

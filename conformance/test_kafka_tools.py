@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,28 @@ def test_a_broker_s_configuration_is_changed_while_it_runs(tools: KafkaTools) ->
     assert ["Dynamic configs for broker 1 are:"] == tools.run("kafka-configs", "--describe", *about)
 
 
+def test_throttles_of_replicas_are_set_described_and_removed(tools: KafkaTools, topic: str) -> None:
+    """A broker has a rate, and a topic has the replicas that it counts for, as `partition:broker` or all of them."""
+    about_broker = ("--entity-type", "brokers", "--entity-name", "1")
+    about_topic = ("--entity-type", "topics", "--entity-name", topic)
+    rates = [f"{role}.replication.throttled.rate" for role in ("leader", "follower")]
+    replicas = [f"{role}.replication.throttled.replicas" for role in ("leader", "follower")]
+
+    tools.run("kafka-configs", "--alter", *about_broker, "--add-config", f"{rates[0]}=1000000,{rates[1]}=2000000")
+    tools.run("kafka-configs", "--alter", *about_topic, "--add-config", f"{replicas[0]}=[0:1,1:1],{replicas[1]}=*")
+    of_broker = tools.run("kafka-configs", "--describe", *about_broker)
+    of_topic = tools.run("kafka-configs", "--describe", *about_topic)
+    tools.run("kafka-configs", "--alter", *about_broker, "--delete-config", ",".join(rates))
+    tools.run("kafka-configs", "--alter", *about_topic, "--delete-config", ",".join(replicas))
+    left = tools.run("kafka-configs", "--describe", *about_broker)
+    negative = tools.complaint("kafka-configs", "--alter", *about_broker, "--add-config", f"{rates[0]}=-1")
+
+    assert {f"{rates[0]}=1000000", f"{rates[1]}=2000000"} == {line.split()[0] for line in of_broker[1:]}
+    assert {f"{replicas[0]}=0:1,1:1", f"{replicas[1]}=*"} == {line.split()[0] for line in of_topic[1:]}
+    assert ["Dynamic configs for broker 1 are:"] == left
+    assert "InvalidConfigurationException" in negative and rates[0] in negative
+
+
 def test_groups_with_a_configuration_are_found_without_their_name(tools: KafkaTools, topic: str) -> None:
     about = ("--entity-type", "groups")
     named = (*about, "--entity-name", f"{topic}-group")
@@ -382,6 +405,14 @@ def test_a_broker_that_is_live_or_unknown_is_not_unregistered(tools: KafkaTools,
 
 
 # ---- unsupported features
+
+
+@needs_tidemill
+def test_commands_for_controllers_are_sent_to_brokers(tools: KafkaTools) -> None:
+    """Kafka's separate controllers have commands and listeners of their own, which brokers refuse."""
+    complaint = replace(tools, option="--bootstrap-controller").complaint("kafka-cluster", "cluster-id")
+
+    assert "there are no separate controllers: use --bootstrap-server" in complaint
 
 
 @needs_tidemill

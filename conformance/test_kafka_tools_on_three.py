@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.kafka_tools import KafkaTools
+from conformance.kafka_tools import KafkaTools, reassignment_file
 from tests.integration.clients.client_contract import Stage
 from tests.integration.clients.conftest import RunningCluster
 
@@ -100,16 +100,9 @@ def assigned(cluster_tools: KafkaTools) -> Iterator[str]:
     cluster_tools.run("kafka-topics", "--delete", "--topic", name)
 
 
-def plan(path: Path, topic: str, *goals: list[int]) -> Path:
-    """Write a file for `--reassignment-json-file`."""
-    partitions = [{"topic": topic, "partition": number, "replicas": goal} for number, goal in enumerate(goals)]
-    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
-    return path
-
-
 def test_replicas_move_with_a_throttle(cluster_tools: KafkaTools, assigned: str, tmp_path: Path) -> None:
     """The throttle is set while replicas move, and verifying removes it once they have arrived."""
-    file = ("--reassignment-json-file", str(plan(tmp_path / "plan", assigned, [3, 1], [3, 1])))
+    file = reassignment_file(tmp_path / "plan", assigned, {0: [3, 1], 1: [3, 1]})
 
     def throttles() -> list[str]:
         told = [
@@ -140,7 +133,7 @@ def test_replicas_move_with_a_throttle(cluster_tools: KafkaTools, assigned: str,
 
 def test_partitions_that_move_together_cannot_part(cluster_tools: KafkaTools, assigned: str, tmp_path: Path) -> None:
     """The refusal names the partitions that must be given the same brokers, and nothing moves."""
-    file = ("--reassignment-json-file", str(plan(tmp_path / "plan", assigned, [3, 1], [3, 2])))
+    file = reassignment_file(tmp_path / "plan", assigned, {0: [3, 1], 1: [3, 2]})
 
     complaint = cluster_tools.complaint("kafka-reassign-partitions", *file, "--execute")
     cancelled = cluster_tools.complaint("kafka-reassign-partitions", *file, "--cancel")

@@ -72,6 +72,18 @@ type request struct {
 	Group      string
 	// Each acknowledgement is [topic, partition, offset, type].
 	Acknowledgements []acknowledgement
+	// Each goal is [partition, brokers], with null instead of brokers to cancel what is under way.
+	Goals           []goal
+	MayChangeFactor bool `json:"may_change_factor"`
+}
+
+type goal struct {
+	partition int32
+	brokers   []int32
+}
+
+func (g *goal) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{&g.partition, &g.brokers})
 }
 
 type acknowledgement struct {
@@ -581,8 +593,54 @@ func (d *driver) administrate(ctx context.Context, r request) (any, error) {
 	case "delete group":
 		groups, err := d.admin.DeleteGroups(ctx, r.Name)
 		return nil, first(groups[r.Name].Err, err)
+	case "replicas":
+		topics, err := d.admin.ListTopics(kadm.WithAuthorizedOps(ctx), r.Name)
+		replicas := [][]int32{}
+		for _, partition := range topics[r.Name].Partitions.Sorted() {
+			replicas = append(replicas, partition.Replicas)
+		}
+		return replicas, first(topics[r.Name].Err, err)
+	case "reassign":
+		return nil, d.reassign(ctx, r)
+	case "reassigning":
+		return d.reassigning(ctx, r.Name)
 	}
 	return nil, fmt.Errorf("nothing that an administrator does: %s", r.Do)
+}
+
+// reassign returns the first error, with the broker's message.
+func (d *driver) reassign(ctx context.Context, r request) error {
+	if !r.MayChangeFactor {
+		ctx = kadm.ForbidAlterRf(ctx)
+	}
+	var goals kadm.AlterPartitionAssignmentsReq
+	for _, each := range r.Goals {
+		goals.Assign(r.Name, each.partition, each.brokers)
+	}
+	answers, err := d.admin.AlterPartitionAssignments(ctx, goals)
+	if err != nil {
+		return err
+	}
+	for _, answer := range answers.Sorted() {
+		if answer.Err != nil {
+			return fmt.Errorf("%w: %s", answer.Err, answer.ErrMessage)
+		}
+	}
+	return nil
+}
+
+// reassigning asks about all partitions of a topic, because kadm cannot ask about all topics.
+func (d *driver) reassigning(ctx context.Context, topic string) (any, error) {
+	topics, err := d.admin.ListTopics(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	moves, err := d.admin.ListPartitionReassignments(ctx, topics.TopicsSet())
+	rows := [][]any{}
+	for _, each := range moves.Sorted() {
+		rows = append(rows, []any{each.Topic, each.Partition, each.Replicas, each.AddingReplicas, each.RemovingReplicas})
+	}
+	return rows, err
 }
 
 // alterGroupConfig uses a raw request, because kadm alters configurations of topics and brokers only.

@@ -14,15 +14,18 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.AlterPartitionReassignmentsOptions;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.ListGroupsOptions;
+import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
@@ -333,9 +336,31 @@ public final class ClientDriver {
                 return List.of(group.groupState().toString(), group.members().size());
             case "delete group":
                 return admin.deleteConsumerGroups(List.of(name)).all().get();
+            case "replicas":
+                return admin.describeTopics(List.of(name)).allTopicNames().get().get(name).partitions()
+                    .stream().map(each -> each.replicas().stream().map(Node::id).toList()).toList();
+            case "reassign":
+                AlterPartitionReassignmentsOptions options = new AlterPartitionReassignmentsOptions()
+                    .allowReplicationFactorChange(request.get("may_change_factor").asBoolean());
+                return admin.alterPartitionReassignments(goals(name, request.get("goals")), options).all().get();
+            case "reassigning":
+                List<Object> moves = new ArrayList<>();
+                admin.listPartitionReassignments().reassignments().get().forEach((at, move) ->
+                    moves.add(row(at.topic(), at.partition(), move.replicas(), move.addingReplicas(), move.removingReplicas())));
+                return moves;
             default:
                 throw new IllegalArgumentException("nothing that an administrator does: " + what);
         }
+    }
+
+    /** The goals of a topic's partitions, each with its brokers, or null to cancel what is under way. */
+    private static Map<TopicPartition, Optional<NewPartitionReassignment>> goals(String topic, JsonNode rows) {
+        Map<TopicPartition, Optional<NewPartitionReassignment>> goals = new HashMap<>();
+        for (JsonNode row : rows) {
+            List<Integer> brokers = JSON.convertValue(row.get(1), List.class);
+            goals.put(new TopicPartition(topic, row.get(0).asInt()), Optional.ofNullable(brokers).map(NewPartitionReassignment::new));
+        }
+        return goals;
     }
 
     private Map<String, Integer> partitionCounts() throws Exception {
