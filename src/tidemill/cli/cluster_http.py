@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tidemill.cli.failure import ExitCode, Failed
 from tidemill.cli.http_option import OTHER_BROKER, check_not_kafka
-from tidemill.client.broker_http import NoResponse, Refused, ask, delete, from_first, send
+from tidemill.client.broker_http import NoResponse, NotReady, Refused, ask, delete, from_first, send
 
 TIMEOUT_S: Final = 15.0  # the brokers wait for a controller for up to 5 s
 BEGIN_S: Final = 3.0  # for which a read waits; a new controller looks at its brokers within a second
