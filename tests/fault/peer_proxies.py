@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 CHUNK_BYTES = 256 << 10
+END_SECONDS = 0.1  # between two attempts to end all connections
 
 Pair = tuple[int, int]  # (from, to), as broker ids
 
@@ -83,10 +84,11 @@ class PeerProxies:
     async def _end(self) -> None:
         for server in self._servers:
             server.close()
-        tasks = [*self._connections]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # connections that were accepted just now get their tasks
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in [*self._connections]:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=END_SECONDS)  # some of them were not in `_connections` yet
 
     async def _listen(self, number: int) -> int:
         async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,7 +96,7 @@ class PeerProxies:
             task = asyncio.current_task()
             assert task is not None, "streams are served in tasks"
             if dialler is None:  # the broker that dialled has ended
-                writer.close()
+                await _close(writer)
                 return
             self._connections[task] = (dialler, number)
             try:

@@ -6,11 +6,9 @@ ElasticScene: a `ClusterScene` whose shards are placed as the test wants, and th
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from tests.fault.cluster_processes import WAIT_SECONDS_MAX, ClusterProcesses, wait_until
 from tests.fault.cluster_scene import PARTITIONS, SHARDS, ClusterScene
@@ -38,6 +36,11 @@ class Operator:
     def report(self, *, at: int | None = None) -> Row:
         """Return the states of brokers, recent steps and notes, as the controller knows them; ask broker `at`."""
         return self._get("/v1/rebalance", at=at)
+
+    def controller(self, *, at: int) -> int | None:
+        """Return the controller that broker `at` knows."""
+        controller: int | None = self._get("/v1/cluster", at=at)["controller"]
+        return controller
 
     def broker(self, number: int) -> Row:
         """Return the state of one broker; wait until the controller knows it."""
@@ -132,7 +135,7 @@ class Operator:
 
 
 class ElasticScene(ClusterScene):
-    """A scene of one topic, which is deleted at the end: its shards would move in later tests, too."""
+    """A scene in which an operator changes the cluster."""
 
     def __init__(self, cluster: ClusterProcesses, topic: str, *, shards: Sequence[Sequence[int]] | None = None) -> None:
         """
@@ -144,20 +147,15 @@ class ElasticScene(ClusterScene):
             assignment.append(shards[-1])
         super().__init__(cluster, topic, assignment=assignment)
         self.operator = Operator(cluster)
-        self._partitions = range(PARTITIONS + (shards is not None))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
-        if kind is None:
-            client = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
-            client.delete_topics([self.topic])[self.topic].result(WAIT_SECONDS_MAX)
+    def planned(self) -> dict[int, list[int]]:
+        """Return the planned replicas of each shard of the topic."""
+        return self.operator.planned(self.topic)
 
     @property
     def heavy_shard(self) -> int:
         """The id of the last shard of the topic."""
-        return max(self.operator.planned(self.topic))
+        return max(self.planned())
 
     def write_heavy(self, size_bytes: int) -> None:
         """Write records to the partition that gets no load, so that copying its shard takes long."""
@@ -166,6 +164,11 @@ class ElasticScene(ClusterScene):
             producer.produce(self.topic, os.urandom(HEAVY_RECORD_BYTES), partition=HEAVY_PARTITION)
             producer.poll(0)
         assert producer.flush(WAIT_SECONDS_MAX) == 0
+
+    def has_heavy_files(self, number: int) -> bool:
+        """Return whether a broker has files of the heavy partition."""
+        topic_id: TopicId = self.cluster.ask_any([self.topic]).topics[0].topic_id
+        return (self.cluster.data_directory(number) / paths.partition_directory(topic_id, HEAVY_PARTITION)).exists()
 
     def is_copying(self, target: int) -> bool:
         """Return whether the heavy shard's leader sends its data to a new broker that does not have all of it yet."""
@@ -196,7 +199,7 @@ class ElasticScene(ClusterScene):
         has files of the topic.
         """
         self.wait_until_still()
-        planned = self.operator.planned(self.topic)
+        planned = self.planned()
         homeless = {
             shard: replicas
             for shard, replicas in planned.items()
@@ -204,10 +207,11 @@ class ElasticScene(ClusterScene):
         }
         assert not homeless, f"brokers {sorted(brokers)} are left, and shards are planned on {homeless}"
         self.cluster.wait_until_in_sync(self.topic)
+        ends = self.cluster.end_offsets(self.topic)
         problems: list[str] = []
 
         def is_whole() -> bool:
-            problems[:] = self.problems_on_disk()
+            problems[:] = self.problems_on_disk(ends)
             return not problems
 
         try:
@@ -215,11 +219,13 @@ class ElasticScene(ClusterScene):
         except AssertionError:
             raise AssertionError(problems) from None
 
-    def problems_on_disk(self) -> list[str]:
-        """Return a message for each partition with unequal replicas, and for each directory that should be gone."""
+    def problems_on_disk(self, ends: Mapping[int, int]) -> list[str]:
+        """
+        Return a message for each partition with replicas that are unequal below its offset in `ends`, and for each
+        directory that should be gone.
+        """
         (described,) = self.cluster.ask_any([self.topic]).topics
         topic_id: TopicId = described.topic_id
-        ends = self.cluster.end_offsets(self.topic)
         directories = {number: self.cluster.data_directory(number) for number in self.cluster.numbers}
         problems = []
         for partition in described.partitions:
