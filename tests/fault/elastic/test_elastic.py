@@ -26,7 +26,7 @@ DELAY_KEY = "tidemill.replica.replacement.delay.ms"  # after so much silence, a 
 SHORT_MS = times(1_500, 30_000)
 PATIENT_MS = times(60_000, 30_000)  # a broker takes seconds to start where the suite keeps both cores busy
 SILENT_MS = times(1_000, 6_000)
-AWAY_MS = times(1_500, 27_000)  # how long a broker is dead that is not replaced
+AWAY_MS = times(1_500, 22_000)  # how long a broker is dead that is not replaced; it takes seconds to start, too
 THROTTLE_KEY = "tidemill.replica.move.bytes.per.second"
 SLOW, FAST = 64 << 10, 100 << 20  # a move that does not end, and one that does
 SETTINGS = {
@@ -43,7 +43,7 @@ BROKERS = (1, 2, 3, 4)
 SMALL_BROKER = 4  # it has a small disk
 METADATA_VOTERS = 3  # of a cluster of three or four brokers
 FLAP_SECONDS = 1.0  # a broker that flaps is down for so long, and up for half of that
-FLAPS_MIN = 2
+FLAPS_MIN, FLAPS_MAX = 2, times(8, 40)
 CUTS_MAX = times(5, 1)  # a controller that gets no CPU for seconds loses its place: then the cut is made again
 PASS_SECONDS = 1.0  # between two plans of the controller
 HEAVY_BYTES = 16 << 20
@@ -177,6 +177,7 @@ def flap_until_gone(scene: ElasticScene, victim: int) -> None:
     operator, planned = scene.operator, scene.planned()
     flaps = 0
     while operator.presence(victim) != "gone":
+        assert flaps < FLAPS_MAX, f"broker {victim} came and went {flaps} times, and is not gone"
         flap(scene, victim, planned)
         flaps += 1
         if not IS_WHOLE and flaps == FLAPS_MIN - 1:
@@ -334,6 +335,7 @@ def begin_move(scene: ElasticScene) -> tuple[int, int]:
     replicas = scene.planned()[scene.heavy_shard]
     source = scene.leader(HEAVY_SHARD)
     (target,) = {*BROKERS} - {*replicas}
+    scene.operator.wait_until_presence(target, "active")
     wait_until(lambda: not scene.has_heavy_files(target), f"broker {target} without files", check_seconds=CHECK_SECONDS)
     scene.operator.move(scene.heavy_shard, [*(it for it in replicas if it != source), target])
     wait_until(lambda: scene.is_copying(target), f"a copy to broker {target}", check_seconds=CHECK_SECONDS)
