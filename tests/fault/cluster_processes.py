@@ -109,6 +109,7 @@ class ClusterProcesses:
         self.http_ports = {number: free_port() for number in numbers}
         self.brokers: dict[int, ClusterBroker] = {}  # brokers that the test has started and that have not ended
         self.wrappers: dict[int, Sequence[str]] = {}  # by broker: the prefix of its command line at the next start
+        self.programs: dict[int, Sequence[str]] = {}  # by broker: what it runs from the next start on, if not `program`
         self._program = program
         self._settings = dict(settings or {})
         self._data = dict(data or {})
@@ -171,7 +172,8 @@ class ClusterProcesses:
         if joins:
             keys["tidemill.join"] = ",".join(map(self._peer_address, joins))
         sets = [word for key, value in {**keys, **self._settings}.items() for word in ("--set", f"{key}={value}")]
-        command = [*self.wrappers.get(number, ()), *self._program, "broker", "--json", *sets]
+        program = self.programs.get(number, self._program)
+        command = [*self.wrappers.get(number, ()), *program, "broker", "--json", *sets]
         broker = ClusterBroker(number, command, log=self.directory / f"broker-{number}.log")
         self.brokers[number] = broker
         return broker
