@@ -99,22 +99,29 @@ class RebalanceHost:
 
     def tick(self) -> None:
         """Begin a pass if one is due.  Called a few times a second, on every broker."""
-        if not self._controller.leads:
-            self._end_period()
-            return
-        term, now_ms = self._cluster.controller_term, self._clock.monotonic_ms()
-        if self._period is None or self._period.term != term:
-            self._end_period()
-            watch = BrokerWatch(self._cluster, self._cluster.me.broker_id)
-            self._period = _Period(term, PlannerView(watch, self._figures, now_ms))
-        period, image = self._period, self._image()
-        if not image.cluster_id or image.feature_level < ELASTIC_CLUSTER:
+        period, image, now_ms = self._current_period(), self._image(), self._clock.monotonic_ms()
+        if period is None or not image.cluster_id or image.feature_level < ELASTIC_CLUSTER:
             return
         period.view.watch.observe(image, self.policy, now_ms)
         is_due = period.passed_at_ms is None or now_ms - period.passed_at_ms >= PASS_MS
         if is_due and not period.is_passing and self._controller.accepts_writes:
             period.passed_at_ms, period.is_passing = now_ms, True
             self._jobs.run(self._pass(period)).then(partial(self._decided, period), partial(self._failed, period))
+
+    def _current_period(self) -> _Period | None:
+        """
+        Return the present period, or None if others are the controller.  It begins here, and not only at the next tick:
+        requests arrive as soon as this broker is the controller.
+        """
+        if not self._controller.leads:
+            self._end_period()
+            return None
+        term = self._cluster.controller_term
+        if self._period is None or self._period.term != term:
+            self._end_period()
+            watch = BrokerWatch(self._cluster, self._cluster.me.broker_id)
+            self._period = _Period(term, PlannerView(watch, self._figures, self._clock.monotonic_ms()))
+        return self._period
 
     def _end_period(self) -> None:
         if self._period is not None:
@@ -130,15 +137,15 @@ class RebalanceHost:
     @property
     def is_elsewhere(self) -> bool:
         """Whether this broker is not the controller, or is just handing that over."""
-        return self._period is None or not self._controller.accepts_writes
+        return self._current_period() is None or not self._controller.accepts_writes
 
     @property
     def is_beginning(self) -> bool:
         """
         Whether this broker is the controller, and no pass has ended yet, so that a report would lack brokers and moves.
         """
-        planned = self._period is not None and self._period.plan is not None
-        return self._controller.leads and not planned and self._image().feature_level >= ELASTIC_CLUSTER
+        period = self._current_period()
+        return period is not None and period.plan is None and self._image().feature_level >= ELASTIC_CLUSTER
 
     def problem(self) -> str | None:
         """Return why this broker can neither plan nor carry out what an operator wants; None if it can."""
@@ -215,7 +222,7 @@ class RebalanceHost:
         Return the result of a computation on the image and the view of now, which begins when those before it have
         ended.  OUTCOME_UNKNOWN: this broker is not the controller any more.
         """
-        period = self._period
+        period = self._current_period()
         if period is None:
             pending: Pending[Any] = Pending()
             pending.complete(OUTCOME_UNKNOWN)

@@ -9,6 +9,7 @@ from tidemill.broker.controller import rebalance_host
 from tidemill.metadata.feature_levels import OLDEST
 from tidemill.model import errors
 from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.peer import cluster_report
 from tidemill.peer.cluster_operation import Operation
 
@@ -41,6 +42,23 @@ def test_a_drained_broker_is_emptied() -> None:
     assert not [it for it in world[3].broker.shards.values() if it.replica.leads]
     assert errors.NONE == world.command(Operation.UNDRAIN, 3).error_code
     assert Drain.NONE is world.drain(3)
+
+
+def test_a_new_controller_takes_commands_at_once() -> None:
+    """
+    In a rolling restart, the next command may follow a change of the controller directly.  If it were refused until the
+    next tick, the steps would end there.
+    """
+    world = flights()
+    to = next(node for node in world.nodes if not node.broker.controller.leads)
+    transfer = (METADATA_SHARD, to.broker.broker_id)
+    assert [] == world.controller.broker.leadership_transfers.here([transfer])
+    world.until(lambda: to.broker.controller.accepts_writes, "there is another controller")
+
+    answer = world.command(Operation.DRAIN_LEADERS, 3, by=to.number)
+
+    assert (errors.NONE, None) == (answer.error_code, answer.error_message)
+    assert Drain.LEADERS is world.drain(3)
 
 
 def test_a_drain_that_cannot_end_is_refused() -> None:
