@@ -24,7 +24,7 @@ def ask(cluster: ClusterProcesses, *arguments: str) -> Finished:
     return tidemill("cluster", *arguments, "--http", ",".join(f"127.0.0.1:{it}" for it in cluster.http_ports.values()))
 
 
-def carry_out(commands: list[list[str]]) -> None:
+def run_commands(commands: list[list[str]]) -> None:
     """Run commands of the plan as they are printed; each must succeed."""
     for command in commands:
         finished = tidemill(*command)

@@ -12,7 +12,7 @@ from tests.fault.cluster_processes import ClusterProcesses, wait_until
 from tests.fault.cluster_scene import PARTITIONS, ClusterScene, Verdict
 from tests.fault.elastic.group_members import GroupMembers, RestingGroup
 from tests.fault.elastic.majority_watch import MajorityWatch
-from tests.fault.elastic.restart_plan import PlannedRestart, ask, carry_out, read_plan
+from tests.fault.elastic.restart_plan import PlannedRestart, ask, read_plan, run_commands
 from tests.fault.extent import IS_WHOLE, SLACK, times
 from tests.fault.judgement import KILLED_SECONDS_MAX, show_kept
 from tests.fault.pauses import quantile
@@ -84,7 +84,7 @@ def planned(cluster: ClusterProcesses) -> list[PlannedRestart]:
 
 def follow(scene: ClusterScene, restart: PlannedRestart, *, are_refusals_checked: bool) -> None:
     cluster, victim = scene.cluster, restart.broker_id
-    scene.strike_all("drain of a broker's leaders", lambda: carry_out(restart.before))
+    scene.strike_all("drain of a broker's leaders", lambda: run_commands(restart.before))
     check_may_stop(cluster, victim)
 
     def restart_broker() -> None:
@@ -94,7 +94,7 @@ def follow(scene: ClusterScene, restart: PlannedRestart, *, are_refusals_checked
         cluster.start(victim)
 
     scene.strike_all("restart of a drained broker", restart_broker)
-    scene.strike_all("end of a drain", lambda: carry_out(restart.after))
+    scene.strike_all("end of a drain", lambda: run_commands(restart.after))
     assert cluster.is_in_sync(TOPIC), f"the plan goes on, and broker {victim} is not in sync"
 
 
