@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
+from tests.simulation.cluster.brief_knobs import brief
 from tests.simulation.cluster.moving_run import MovingRun, asking_often
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.metadata.image import Shard as PlannedShard
@@ -63,11 +64,15 @@ class _NoOtherFaults(ClusterFaults):
 
 
 class ContendedRun(MovingRun):
-    def __init__(self, seed: int, focus: Focus) -> None:
+    def __init__(self, seed: int, focus: Focus, *, is_brief: bool = False) -> None:
+        """A brief run ends when its script has run once; any other one repeats it."""
         drawn = ClusterKnobs.draw(Random(seed), BROKERS).without_faults()
         knobs = replace(drawn, duration_s=DURATION_S, partitions=1, delay_us=min(drawn.delay_us, 1_000))
+        if is_brief:
+            knobs = brief(knobs, DURATION_S)
         super().__init__(seed, knobs)
         self.focus = focus
+        self._is_brief = is_brief
         self.faults = _NoOtherFaults(
             self.timeline, self.network, self.machines, self.knobs, self._fork(), self._may_lose
         )
@@ -113,6 +118,10 @@ class ContendedRun(MovingRun):
             patches.enter_context(patch.object(Journal, "free", full))
             patches.enter_context(patch.object(Journal, "free_for_entries", no_room))
             super().run()
+
+    def _pass_faults(self) -> None:
+        end_us = self.timeline.now_us + seconds(self.knobs.duration_s)
+        self.timeline.run_until(end_us, lambda: self._is_brief and self.happened[self.focus.name] > 0)
 
     # Running the script.
 

@@ -80,7 +80,7 @@ class DirectedRun(HealingRun):
             delay_us=min(drawn.delay_us, 1_000),
             sync_us=min(drawn.sync_us, 2_000),
         )
-        super().__init__(seed, knobs, has_operations=False, settings=script.settings)
+        super().__init__(seed, knobs, operation_s=None, settings=script.settings)
         for machine, rack in zip(self.machines, script.racks, strict=False):
             machine.rack = rack
         self.random = Random(seed)

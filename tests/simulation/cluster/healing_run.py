@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from tests.simulation.cluster.brief_knobs import brief
 from tidemill.broker.broker import Broker
 from tidemill.broker.controller.operator_commands import Answer
 from tidemill.metadata.image import ClusterImage
@@ -32,6 +33,9 @@ from tidemill.storage import paths
 
 DURATION_S: Final = 20
 OPERATION_S: Final = 1.5  # the mean time between two operations
+BRIEF_S: Final = 6
+BRIEF_OPERATION_S: Final = 0.7  # likewise, in a brief run
+BRIEF_BROKERS: Final = (4, 4, 5, 4, 6)
 HELP_S: Final = 2.0  # how often the operator looks after a stalled plan, at the end
 SEEN_S: Final = 2.0  # by then, the controller has made a plan after a record
 BROKERS_MAX: Final = 7
@@ -45,15 +49,24 @@ STATIC: Final = {
     "tidemill.broker.return.ms": "1000",
     "tidemill.load.report.ms": "500",
 }
+BRIEF: Final = {"tidemill.replica.replacement.delay.ms": "1000", "tidemill.broker.return.ms": "500"}
 
 
 class HealingRun(ClusterRun):
     """Also counts what has happened to brokers: `happened`."""
 
     def __init__(
-        self, seed: int, knobs: ClusterKnobs, *, has_operations: bool = True, settings: Mapping[str, str] = NOTHING
+        self,
+        seed: int,
+        knobs: ClusterKnobs,
+        *,
+        operation_s: float | None = OPERATION_S,
+        settings: Mapping[str, str] = NOTHING,
     ) -> None:
-        """Every broker is started with `settings` in addition to `STATIC`."""
+        """
+        `operation_s` is the mean time between two operations; None: there are none.  Every broker is started with
+        `settings` in addition to `STATIC`.
+        """
         super().__init__(seed, knobs, static={**STATIC, **settings})
         self.happened: Counter[str] = Counter()
         self._operations = Random(seed)
@@ -62,13 +75,14 @@ class HealingRun(ClusterRun):
         self._is_helped = False  # whether the operator has begun to replace brokers
         self._image_offset = 0
         self._released: dict[str, set[ShardId]] = {}
+        self._ticks: dict[str, int] = {}  # of each broker, when its released replicas were last counted
         self.faults = ClusterFaults(
             self.timeline, self.network, self.machines, self.knobs, self._fork(), self.check.may_lose
         )
         for machine in self.machines:
             self._watch(machine)
-        if has_operations:
-            self.timeline.after(seconds(OPERATION_S), self._operate)
+        if operation_s is not None:
+            self.timeline.after(seconds(operation_s), partial(self._operate, operation_s))
 
     def _watch(self, machine: BrokerMachine) -> None:
         check = machine.after_turn
@@ -81,13 +95,14 @@ class HealingRun(ClusterRun):
 
     # What an operator does.
 
-    def _operate(self) -> None:
+    def _operate(self, operation_s: float) -> None:
         """Have one broker join, die for good, or be drained.  End with the faults."""
         if self.faults.is_over:
             return
         random = self._operations
         random.choice((self._join, self._die, self._drain, self._drain, self._undrain))()
-        self.timeline.after(seconds(random.expovariate(1 / OPERATION_S)), self._operate)
+        pause_s = random.expovariate(1 / operation_s)
+        self.timeline.after(seconds(pause_s), partial(self._operate, operation_s))
 
     def _join(self) -> None:
         if len(self.machines) >= BROKERS_MAX or not any(machine.is_ready for machine in self.machines):
@@ -149,13 +164,16 @@ class HealingRun(ClusterRun):
             return
         if broker.rebalance.failures:
             raise InvariantViolation(f"planning failed on {machine.name}: {[*machine.lines][-5:]}")
+        if broker.image.offset > self._image_offset:
+            self._image_offset = broker.image.offset
+            self._note_image(broker.image)
+        if self._ticks.get(machine.name) == machine.ticks:
+            return
+        self._ticks[machine.name] = machine.ticks
         closed = {*broker.store.closed} & broker.image.shards.keys()
         if closed != self._released.get(machine.name, set()):
             self.happened["released"] += len(closed - self._released.get(machine.name, set()))
             self._released[machine.name] = closed
-        if broker.image.offset > self._image_offset:
-            self._image_offset = broker.image.offset
-            self._note_image(broker.image)
 
     def _note_image(self, image: ClusterImage) -> None:
         """Check that no broker becomes GONE by itself while another one has been lost, too, and was not replaced."""
@@ -272,3 +290,8 @@ def with_time(knobs: ClusterKnobs) -> ClusterKnobs:
 def healing_run(seed: int) -> HealingRun:
     brokers = BROKERS[seed % len(BROKERS)]
     return HealingRun(seed, with_time(ClusterKnobs.draw(Random(seed), brokers)))
+
+
+def brief_healing_run(seed: int) -> HealingRun:
+    knobs = ClusterKnobs.draw(Random(seed), BRIEF_BROKERS[seed % len(BRIEF_BROKERS)])
+    return HealingRun(seed, brief(knobs, BRIEF_S), operation_s=BRIEF_OPERATION_S, settings=BRIEF)

@@ -184,24 +184,24 @@ def counts_members_without_the_last_change() -> Iterator[None]:
 
 MUTANTS = (
     # M4
-    MovingMutant(closes_without_asking, Focus.LOST_REMOVAL, 1),
-    MovingMutant(releases_before_the_removal_is_committed, Focus.LOST_REMOVAL, 1),
-    MovingMutant(closes_without_looking_at_the_plan, Focus.LATE_RELEASE, 1),
+    MovingMutant(closes_without_asking, Focus.LOST_REMOVAL, 0),
+    MovingMutant(releases_before_the_removal_is_committed, Focus.LOST_REMOVAL, 0),
+    MovingMutant(closes_without_looking_at_the_plan, Focus.LATE_RELEASE, 0),
     # M5
-    MovingMutant(takes_releases_of_earlier_terms, Focus.OLD_RELEASE, 3),
-    MovingMutant(takes_releases_from_before_the_addition, Focus.OLD_RELEASE, 3),
+    MovingMutant(takes_releases_of_earlier_terms, Focus.OLD_RELEASE, 0),
+    MovingMutant(takes_releases_from_before_the_addition, Focus.OLD_RELEASE, 1),
     # M6 and D5
-    MovingMutant(forgets_the_term_of_a_closed_shard, Focus.LATE_ANSWER, 1),
-    MovingMutant(forgets_the_vote_of_a_closed_shard, Focus.LATE_ANSWER, 1),
-    MovingMutant(votes_by_an_empty_log, Focus.REMOVED_CANDIDATE, 1),
+    MovingMutant(forgets_the_term_of_a_closed_shard, Focus.LATE_ANSWER, 0),
+    MovingMutant(forgets_the_vote_of_a_closed_shard, Focus.LATE_ANSWER, 0),
+    MovingMutant(votes_by_an_empty_log, Focus.REMOVED_CANDIDATE, 0),
     MovingMutant(comes_back_whole, Focus.LATE_REMOVAL, 0),
-    MovingMutant(never_opens_again, Focus.LATE_ANSWER, 1),
+    MovingMutant(never_opens_again, Focus.LATE_ANSWER, 0),
     # M7 and M8
     MovingMutant(a_member_returns_in_the_same_term, Focus.LATE_ANSWER, 0),
-    MovingMutant(counts_members_without_the_last_change, Focus.UNAWARE_NEWCOMER, 3),
+    MovingMutant(counts_members_without_the_last_change, Focus.UNAWARE_NEWCOMER, 0),
     # D2 and D4
-    MovingMutant(removes_files_before_the_closing_is_durable, Focus.CLOSING_WAITS, 1),
+    MovingMutant(removes_files_before_the_closing_is_durable, Focus.CLOSING_WAITS, 0),
     MovingMutant(opens_again_before_the_files_are_gone, Focus.LATE_REMOVAL, 1),
-    MovingMutant(writes_entries_after_the_closing, Focus.ENTRIES_WAIT, 1),
-    MovingMutant(checkpoints_drop_a_shard_that_opens_again, Focus.OPENING_WAITS, 1),
+    MovingMutant(writes_entries_after_the_closing, Focus.ENTRIES_WAIT, 0),
+    MovingMutant(checkpoints_drop_a_shard_that_opens_again, Focus.OPENING_WAITS, 0),
 )

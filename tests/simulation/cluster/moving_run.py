@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 from unittest.mock import patch
 
+from tests.simulation.cluster.brief_knobs import brief
 from tidemill.broker.broker import Broker
 from tidemill.broker.maintenance import replica_releases
 from tidemill.metadata.image import Shard
@@ -25,6 +26,9 @@ from tidemill.simulation.machine.machine import seconds
 
 ASK_MS: Final = 300
 MOVE_S: Final = 1.0  # the mean time between two plans
+BRIEF_S: Final = 5
+BRIEF_MOVE_S: Final = 0.7  # likewise, in a brief run
+BRIEF_BROKERS: Final = (3, 4, 3, 4, 5)
 CANCEL_S: Final = 0.3  # the mean time until a plan that is withdrawn soon
 CANCELLED: Final = 0.3  # of plans are withdrawn
 REPLICAS: Final = (1, 2, 3, 3, 3)
@@ -33,12 +37,15 @@ REPLICAS: Final = (1, 2, 3, 3, 3)
 class MovingRun(ClusterRun):
     """Also counts what has happened to replicas: `happened`."""
 
-    def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
+    def __init__(self, seed: int, knobs: ClusterKnobs, move_s: float = MOVE_S) -> None:
+        """`move_s` is the mean time between two plans."""
         super().__init__(seed, knobs)
         self.happened: Counter[str] = Counter()
+        self._move_s = move_s
         self._moves = Random(seed)
         self._former: tuple[Shard, list[BrokerId]] | None = None  # what the last plan has replaced
         self._closed: dict[str, set[ShardId]] = {}  # by broker
+        self._ticks: dict[str, int] = {}  # of each broker, when that was looked at
         self._asked: dict[ShardId, tuple[BrokerId, ...]] = {}  # the newest plan, which may not be in an image yet
         self.faults = ClusterFaults(
             self.timeline, self.network, self.machines, self.knobs, self._fork(), self._may_lose
@@ -46,7 +53,7 @@ class MovingRun(ClusterRun):
         self.replica_check = ReplicaCheck(self.machines)
         for machine in self.machines:
             machine.after_turn = self._after_turn
-        self.timeline.after(seconds(MOVE_S), self._plan)
+        self.timeline.after(seconds(move_s), self._plan)
 
     def _plan(self) -> None:
         """Have the controller plan the replicas of some shard on some brokers.  End with the faults."""
@@ -54,7 +61,7 @@ class MovingRun(ClusterRun):
             return
         controllers = [it for it in self.machines if it.broker is not None and it.broker.controller.leads]
         topic = None if not controllers else controllers[-1].broker.image.topic(TOPIC)  # type: ignore[union-attr]
-        pause_s = self._moves.expovariate(1 / MOVE_S)
+        pause_s = self._moves.expovariate(1 / self._move_s)
         if topic is not None:
             broker, random = controllers[-1].broker, self._moves
             assert broker is not None and controllers[-1].loop is not None, "it is up"
@@ -98,10 +105,11 @@ class MovingRun(ClusterRun):
         self._note(machine)
 
     def _note(self, machine: BrokerMachine) -> None:
-        """Count replicas that a broker has closed or opened again since its last turn."""
+        """Count replicas that a broker has closed or opened again since its last tick."""
         broker = machine.broker
-        if broker is None:
+        if broker is None or self._ticks.get(machine.name) == machine.ticks:
             return
+        self._ticks[machine.name] = machine.ticks
         before, closed = self._closed.get(machine.name, set()), {*broker.store.closed} & broker.image.shards.keys()
         if closed != before:
             self.happened["released"] += len(closed - before)
@@ -123,3 +131,8 @@ def with_moves(knobs: ClusterKnobs) -> ClusterKnobs:
 
 def moving_run(seed: int, brokers: int = 5) -> MovingRun:
     return MovingRun(seed, with_moves(ClusterKnobs.draw(Random(seed), brokers)))
+
+
+def brief_moving_run(seed: int) -> MovingRun:
+    knobs = ClusterKnobs.draw(Random(seed), BRIEF_BROKERS[seed % len(BRIEF_BROKERS)])
+    return MovingRun(seed, brief(knobs, BRIEF_S), BRIEF_MOVE_S)

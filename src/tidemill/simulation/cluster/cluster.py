@@ -111,7 +111,7 @@ class ClusterRun:
         self._in_client(self._prepare())
         self._until(lambda: bool(self._readers), "the topic was not created")
         self.faults.begin()
-        self.timeline.run_until(self.timeline.now_us + seconds(self.knobs.duration_s))
+        self._pass_faults()
         self.faults.heal_a_quorum()
         for producer in self._producers:
             producer.is_stopping = True
@@ -129,6 +129,10 @@ class ClusterRun:
         self._check_epochs()
         if self.random.random() < 0.5:
             self._lose_all_power()
+
+    def _pass_faults(self) -> None:
+        """Let the time pass in which there are faults."""
+        self.timeline.run_until(self.timeline.now_us + seconds(self.knobs.duration_s))
 
     def _heal_all(self) -> None:
         self.faults.heal_all()

@@ -68,10 +68,11 @@ class ClusterCheck:
         """Check the invariants after a turn of the broker's loop."""
         if machine.broker is None:
             return
-        seen = self._seen.setdefault((machine, machine.starts), {})
-        for closed in seen.keys() - machine.broker.shard_table.shards.keys():
-            del seen[closed]  # a later replica of the shard begins with an empty log
-        for shard_id, shard in machine.broker.shard_table.shards.items():
+        seen, shards = self._seen.setdefault((machine, machine.starts), {}), machine.broker.shard_table.shards
+        if not seen.keys() <= shards.keys():
+            for closed in seen.keys() - shards.keys():
+                del seen[closed]  # a later replica of the shard begins with an empty log
+        for shard_id, shard in shards.items():
             replica = shard.replica
             # Even before any replica has led the shard, a majority of its first voters must survive.
             if shard_id not in self._memberships:

@@ -5,6 +5,7 @@ durably it does not forget, what a leader believes of a member is so, and what i
 
 from typing import Final
 
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.shard.shard import Shard
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
@@ -18,15 +19,25 @@ class ReplicaCheck:
         self._machines = machines
         # The ticks of a machine when a planned shard was first seen not to be open there, by machine and shard.
         self._missing_since: dict[tuple[BrokerMachine, ShardId], int] = {}
+        self._ticks: dict[BrokerMachine, int] = {}  # of each machine, when everything was last checked
+        # What each leader believed of its members when that was last checked, by machine and shard.
+        self._believed: dict[tuple[BrokerMachine, ShardId], dict[ReplicaKey, int]] = {}
 
     def check_after_turn(self, machine: BrokerMachine) -> None:
+        """Check what has changed in this turn; and everything that needs it, a few times a second."""
         if machine.broker is None:
             return
+        has_ticked = self._ticks.get(machine) != machine.ticks
         for shard_id, shard in machine.broker.shard_table.shards.items():
             self._check_vote(machine, shard_id, shard)
             if shard.replica.leads:
-                self._check_matches(shard_id, shard)
-        self._check_planned(machine)
+                matches = shard.replica.matches
+                if has_ticked or matches != self._believed.get((machine, shard_id)):
+                    self._believed[machine, shard_id] = matches
+                    self._check_matches(shard_id, shard, matches)
+        if has_ticked:
+            self._ticks[machine] = machine.ticks
+            self._check_planned(machine)
 
     def check_undamaged(self, machine: BrokerMachine) -> None:
         """Check that no replica is damaged.  Call it only in runs in which no byte of a disk is flipped."""
@@ -49,10 +60,10 @@ class ReplicaCheck:
                 f"term {replica.term} and has voted for {replica.voted_for}"
             )
 
-    def _check_matches(self, shard_id: ShardId, shard: Shard) -> None:
+    def _check_matches(self, shard_id: ShardId, shard: Shard, matches: dict[ReplicaKey, int]) -> None:
         """Check that each live member of the leader's term has on its disk what the leader believes it has."""
         replica, log = shard.replica, shard.log
-        for member, index in replica.matches.items():
+        for member, index in matches.items():
             if not log.first_index - 1 <= index or not index:
                 continue
             machine = next((it for it in self._machines if it.voter == member), None)
