@@ -266,7 +266,10 @@ class HealingRun(ClusterRun):
         return is_placed and not any(self._left_files(it) for it in self.machines)
 
     def _left_files(self, machine: BrokerMachine) -> list[str]:
-        """Return the directories of partitions that have no open replica on a machine."""
+        """
+        Return the directories of partitions of existing topics that have no open replica on a machine.  Those of a
+        topic that was deleted while the broker was down may stay, unserved.
+        """
         broker = machine.broker
         assert broker is not None, f"{machine.name} is ready"
         kept = {
@@ -275,9 +278,9 @@ class HealingRun(ClusterRun):
             for number, partition in partitions.items()
         }
         found = [
-            f"{paths.TOPICS}/{topic}/{name}"
-            for topic in machine.disk.list(paths.TOPICS)
-            for name in machine.disk.list(f"{paths.TOPICS}/{topic}")
+            f"{paths.TOPICS}/{topic_id.hex()}/{name}"
+            for topic_id in broker.image.topics_by_id
+            for name in machine.disk.list(f"{paths.TOPICS}/{topic_id.hex()}")
         ]
         return [path for path in found if path not in kept]
 
