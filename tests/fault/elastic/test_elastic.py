@@ -26,14 +26,16 @@ DELAY_KEY = "tidemill.replica.replacement.delay.ms"  # after so much silence, a 
 SHORT_MS = times(1_500, 30_000)
 PATIENT_MS = times(60_000, 30_000)  # a broker takes seconds to start where the suite keeps both cores busy
 SILENT_MS = times(1_000, 6_000)
-AWAY_MS = times(1_500, 22_000)  # how long a broker is dead that is not replaced; it takes seconds to start, too
+AWAY_MS = times(3_500, 22_000)  # how long a broker is dead that is not replaced; it takes seconds to start, too
+RETURN_KEY = "tidemill.broker.return.ms"  # a broker that lives for so long without a gap is no longer silent
+FLAPPING_MS = times(15_000, 3_000)  # longer than a broker that flaps is up, also where a start takes seconds
 THROTTLE_KEY = "tidemill.replica.move.bytes.per.second"
 SLOW, FAST = 64 << 10, 100 << 20  # a move that does not end, and one that does
 SETTINGS = {
     DELAY_KEY: PATIENT_MS,
     THROTTLE_KEY: FAST,
     "tidemill.broker.silent.ms": SILENT_MS,
-    "tidemill.broker.return.ms": times(1_500, 3_000),
+    RETURN_KEY: times(1_500, 3_000),
     "tidemill.load.report.ms": times(500, 1_000),
     "tidemill.rebalance.disk.percent.max": 95,  # other work fills the disk of this machine, too
     "offsets.topic.num.partitions": 1,  # its shards move as well, and nothing is in them
@@ -42,7 +44,7 @@ FOUNDERS, NEWCOMER = (1, 2, 3), 4
 BROKERS = (1, 2, 3, 4)
 SMALL_BROKER = 4  # it has a small disk
 METADATA_VOTERS = 3  # of a cluster of three or four brokers
-FLAP_SECONDS = 1.0  # a broker that flaps is down for so long, and up for half of that
+FLAP_SECONDS = 1.0  # a broker that flaps is down for so long, and up until the controller knows it
 FLAPS_MIN, FLAPS_MAX = 2, times(8, 40)
 CUTS_MAX = times(5, 1)  # a controller that gets no CPU for seconds loses its place: then the cut is made again
 PASS_SECONDS = 1.0  # between two plans of the controller
@@ -164,6 +166,7 @@ def come_back_in_time(scene: ElasticScene, victim: int) -> None:
     scene.strike(KILLED, victim, lambda: cluster.kill(victim))
     operator.wait_until_presence(victim, "silent")
     wait_until(lambda: operator.broker(victim)["silent_ms"] >= AWAY_MS, "silence", check_seconds=CHECK_SECONDS)
+    assert operator.presence(victim) == "silent"
     cluster.start(victim)
     operator.wait_until_presence(victim, "active")
     assert scene.planned() == planned, f"broker {victim} was replaced although it came back"
@@ -175,6 +178,7 @@ def flap_until_gone(scene: ElasticScene, victim: int) -> None:
     its silence together has lasted for the delay.  In the end, the broker is dead.
     """
     operator, planned = scene.operator, scene.planned()
+    scene.cluster.configure({RETURN_KEY: FLAPPING_MS})
     flaps = 0
     while operator.presence(victim) != "gone":
         assert flaps < FLAPS_MAX, f"broker {victim} came and went {flaps} times, and is not gone"
@@ -182,7 +186,9 @@ def flap_until_gone(scene: ElasticScene, victim: int) -> None:
         flaps += 1
         if not IS_WHOLE and flaps == FLAPS_MIN - 1:
             # The suite does not wait for the delay.  No single silence is so long.
-            scene.cluster.configure({DELAY_KEY: max(SILENT_MS, operator.broker(victim)["silent_ms"])})
+            silent_ms = operator.broker(victim)["silent_ms"]
+            assert silent_ms > FLAP_SECONDS * 1_000, f"the silence of broker {victim} ended when it came back"
+            scene.cluster.configure({DELAY_KEY: silent_ms})
     assert flaps >= FLAPS_MIN, f"broker {victim} is gone after {flaps} flaps"
     if victim in scene.cluster.running():  # it became gone while it started
         scene.cluster.kill(victim)
@@ -204,7 +210,7 @@ def flap(scene: ElasticScene, victim: int, planned: Planned) -> None:
         assert found == planned, f"broker {victim} was replaced while it came and went"
         time.sleep(CHECK_SECONDS)
     cluster.start(victim)
-    scene.load.run_for(FLAP_SECONDS / 2)
+    wait_until(lambda: operator.broker(victim)["is_live"], f"broker {victim} live", check_seconds=CHECK_SECONDS)
 
 
 def retire(scene: ElasticScene, number: int) -> None:
