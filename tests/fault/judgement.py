@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.fault.cluster_scene import Verdict
-from tests.fault.extent import IS_WHOLE, JUDGED_MIN
+from tests.fault.extent import IS_WHOLE, JUDGED_MIN, SLACK
 from tests.fault.pauses import quantile
 
 KILLED_SECONDS_MAX = 1.5  # upper limit for the p99 of write pauses after the leader's process has ended
@@ -32,3 +32,14 @@ def judge(verdict: Verdict, fault: str, seconds_max: float, capsys: pytest.Captu
         assert len(pauses) >= JUDGED_MIN, f"{fault}: {len(pauses)} pauses were measured, {JUDGED_MIN} are needed"
         slow = quantile(pauses, 0.99)
         assert slow <= seconds_max, f"{fault}: the p99 of pauses is {slow:.2f} s, the bound is {seconds_max} s"
+
+
+def judge_stops(verdict: Verdict) -> None:
+    """
+    Assert that a broker that stops cleanly, or gives up its leaders, is replaced at least as fast as a leader that
+    dies.  All pauses of the run count together, because each kind has too few for statistics.
+    """
+    pauses = [pause for those in verdict.pauses.values() for pause in those]
+    assert all(map(math.isfinite, pauses)), f"writes did not go on: {pauses}"
+    slow = quantile(pauses, 0.99)
+    assert slow <= KILLED_SECONDS_MAX * SLACK, f"writes paused for {slow:.2f} s"

@@ -16,7 +16,7 @@ from tests.fault.elastic.majority_watch import MajorityWatch
 from tests.fault.elastic.newer_version import HEARD, NEWER
 from tests.fault.elastic.restart_plan import ask
 from tests.fault.extent import times
-from tests.fault.judgement import show_kept
+from tests.fault.judgement import judge_stops, show_kept
 from tests.integration.cli.command import Finished
 from tidemill.metadata.feature_levels import NEWEST
 
@@ -73,6 +73,7 @@ def test_brokers_are_replaced_by_a_newer_version_and_back(
     show_kept(verdict, capsys, f"\na group was assigned partitions {group.assignments} times")
     assert group_problems == []
     assert watch.seen and watch.broken == []
+    judge_stops(verdict)
     scene.wait_until_equal()
     for number in cluster.numbers:
         assert HEARD in cluster.log_of(number), f"broker {number} never had the frames of the newer version"
