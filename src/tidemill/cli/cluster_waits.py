@@ -56,19 +56,20 @@ def leaders_left(cluster: ClusterHttp, broker_id: int) -> str | None:
 
 def replicas_left(cluster: ClusterHttp, broker_id: int) -> str | None:
     """Return what a broker still carries, planned or in force."""
-    moves = cluster.get("/v1/moves")["moves"]
-    leaving = [row for row in moves if broker_id in row["voters"] and broker_id not in row["replicas"]]
+    found = cluster.get("/v1/moves")
+    leaving = [row for row in found["moves"] if broker_id in row["voters"] and broker_id not in row["replicas"]]
     row = _broker(cluster, broker_id)
     if row is None or not (row["replicas"] or leaving):
-        return None
+        return _untold(found)
     to_copy = size_text(sum(it["remaining"] for it in leaving))
     return f"{counted(row['replicas'] + len(leaving), 'shard')} left, {len(leaving)} under way, {to_copy} to copy"
 
 
 def move_left(cluster: ClusterHttp, shard_id: int) -> str | None:
     """Return how much of a shard has to be copied still."""
-    row = next((row for row in cluster.get("/v1/moves")["moves"] if row["shard_id"] == shard_id), None)
-    return None if row is None else f"voters {row['voters']}, {size_text(row['remaining'])} to copy"
+    found = cluster.get("/v1/moves")
+    row = next((row for row in found["moves"] if row["shard_id"] == shard_id), None)
+    return _untold(found) if row is None else f"voters {row['voters']}, {size_text(row['remaining'])} to copy"
 
 
 def sync_left(cluster: ClusterHttp, broker_id: int) -> str | None:
@@ -90,6 +91,12 @@ def majority_left(cluster: ClusterHttp, broker_id: int) -> str | None:
     found = [it["sentence"] for it in answer["findings"]]
     more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
     return "; ".join(found[:3]) + more
+
+
+def _untold(found: dict[str, Any]) -> str | None:
+    """Return how many shards may be under way although `/v1/moves` lacks them: a new controller has to be told."""
+    untold = found["untold"]
+    return f"the voters of {counted(untold, 'shard')} are not known yet" if untold else None
 
 
 def _broker(cluster: ClusterHttp, broker_id: int) -> dict[str, Any] | None:

@@ -51,6 +51,7 @@ class ShardIndex:
         self.began_at_ms = began_at_ms
         self.under_way: dict[ShardId, None] = {}  # shards whose voters are not the planned ones
         self.missing_bytes = 0  # that the new replicas of these shards lack together
+        self.untold: dict[ShardId, None] = {}  # shards whose voters no leader has told yet: any may be under way
         self.awaits_leader: dict[ShardId, None] = {}  # shards that another broker leads than the preferred one
         self.crowded: dict[ShardId, None] = {}  # shards with a rack that has two replicas more than a usable rack
         self.planned_bytes: Counter[BrokerId] = Counter()  # of shards whose size is known
@@ -119,7 +120,7 @@ class ShardIndex:
         before = self._counted.get(shard_id)
         if shard is None:
             self._remove(shard_id, before)
-            for table in (self.under_way, self.awaits_leader, self.crowded, self._steps):
+            for table in (self.under_way, self.untold, self.awaits_leader, self.crowded, self._steps):
                 table.pop(shard_id, None)
             self._set_late(shard_id, ())
             self._set_missing(shard_id, 0)
@@ -138,6 +139,7 @@ class ShardIndex:
         leader = None if figures is None else figures.leader
         awaits_leader = leader is not None and leader != replicas[0].broker_id
         _put(self.under_way, shard_id, is_under_way)
+        _put(self.untold, shard_id, figures is None or figures.membership is None)
         _put(self.awaits_leader, shard_id, awaits_leader)
         _put(self.crowded, shard_id, _is_crowded(replicas, racks))
         step = self._steps.get(shard_id)

@@ -75,10 +75,10 @@ def test_a_drain_of_leaders_ends_with_the_last_one() -> None:
 def test_a_drain_ends_when_nothing_is_planned_there_and_nothing_is_still_a_voter() -> None:
     broker = {"broker_id": 3, "replicas": 0}
     move = {"voters": [1, 2, 3], "replicas": [1, 2, 4], "remaining": 2_048}
-    answers = Answers(rebalance={"brokers": [broker]}, moves={"moves": [move]})
+    answers = Answers(rebalance={"brokers": [broker]}, moves={"moves": [move], "untold": 0})
 
     assert "1 shard left, 1 under way, 2.00 KiB to copy" == replicas_left(answers, 3)  # type: ignore[arg-type]
-    answers.answers["moves"] = {"moves": [move | {"voters": [1, 2, 4]}]}
+    answers.answers["moves"] = {"moves": [move | {"voters": [1, 2, 4]}], "untold": 0}
     assert replicas_left(answers, 3) is None  # type: ignore[arg-type]
     broker["replicas"] = 2
     assert "2 shards left" in (replicas_left(answers, 3) or "")  # type: ignore[arg-type]
@@ -113,8 +113,16 @@ def test_what_keeps_a_broker_from_stopping_is_named_in_part() -> None:
     assert majority_left(Answers(may_stop={"may_stop": True, "findings": []}), 3) is None  # type: ignore[arg-type]
 
 
+def test_nothing_has_ended_before_a_new_controller_knows_all_voters() -> None:
+    """A leader that has not reported yet may lead a shard that is under way."""
+    answers = Answers(rebalance={"brokers": [{"broker_id": 3, "replicas": 0}]}, moves={"moves": [], "untold": 1})
+
+    assert "the voters of 1 shard are not known yet" == replicas_left(answers, 3)  # type: ignore[arg-type]
+    assert "the voters of 1 shard are not known yet" == move_left(answers, 4)  # type: ignore[arg-type]
+
+
 def test_a_move_has_ended_when_it_is_not_under_way() -> None:
     move = {"shard_id": 4, "voters": [1, 2, 3], "remaining": 512}
 
-    assert "voters [1, 2, 3], 512 B to copy" == move_left(Answers(moves={"moves": [move]}), 4)  # type: ignore[arg-type]
-    assert move_left(Answers(moves={"moves": [move]}), 5) is None  # type: ignore[arg-type]
+    assert "voters [1, 2, 3], 512 B to copy" == move_left(Answers(moves={"moves": [move], "untold": 0}), 4)  # type: ignore[arg-type]
+    assert move_left(Answers(moves={"moves": [move], "untold": 0}), 5) is None  # type: ignore[arg-type]

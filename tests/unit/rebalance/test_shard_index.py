@@ -49,6 +49,7 @@ def contents(index: ShardIndex) -> dict[str, object]:
         "not in sync": {broker_id: index.not_in_sync[broker_id] for broker_id in brokers},
         "under way": sorted(index.under_way),
         "missing bytes": index.missing_bytes,
+        "untold": sorted(index.untold),
         "awaits leader": sorted(index.awaits_leader),
         "crowded": sorted(index.crowded),
     }

@@ -194,6 +194,7 @@ class RebalanceHost:
             brokers=reported_brokers(image, view, index),
             moves=moves_under_way(image, view, index),
             moves_count=len(index.under_way),
+            untold_count=len(index.untold),
         )
 
     def broker_views(self) -> Mapping[BrokerId, BrokerView]:

@@ -59,6 +59,7 @@ class RebalanceReport:
     brokers: Mapping[BrokerId, ReportedBroker] = field(default_factory=lambda: MappingProxyType({}))
     moves: tuple[MoveUnderWay, ...] = ()
     moves_count: int = 0  # all of them, of which `moves` has MOVES_MAX at most
+    untold_count: int = 0  # shards whose voters no leader has told yet: any of them may be under way, too
 
 
 def reported_brokers(image: ClusterImage, view: View, index: ShardIndex) -> dict[BrokerId, ReportedBroker]:

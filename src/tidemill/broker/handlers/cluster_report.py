@@ -56,6 +56,7 @@ def _response(report: RebalanceReport) -> Response:
         brokers=[_broker(broker_id, it) for broker_id, it in sorted(report.brokers.items())],
         moves=[_move(it) for it in report.moves],
         moves_count=report.moves_count,
+        untold_count=report.untold_count,
     )
 
 

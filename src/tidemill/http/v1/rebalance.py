@@ -89,6 +89,7 @@ class Rebalance(msgspec.Struct, frozen=True):
 class Moves(msgspec.Struct, frozen=True):
     moves: tuple[Moving, ...]
     count: Annotated[int, Meta(description="All moves under way; `moves` has some of them if there are very many.")]
+    untold: Annotated[int, Meta(description="Shards whose voters no leader has told to a new controller yet.")]
 
 
 async def rebalance(call: Call) -> Rebalance:
@@ -122,6 +123,7 @@ async def moves(call: Call) -> Moves:
             for it in found.moves
         ),
         found.moves_count,
+        found.untold_count,
     )
 
 

@@ -7,6 +7,7 @@ from tidemill.broker.controller import rebalance_host
 from tidemill.metadata.feature_levels import OLDEST
 from tidemill.model.broker_state import Presence
 from tidemill.model.move_reason import Reason
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.rebalance.plan import Plan, Status, Step
 from tidemill.rebalance.slices import Slices
 
@@ -155,6 +156,27 @@ def test_a_report_has_brokers_moves_and_recent_steps() -> None:
     assert [3, 3] == [note.broker_id for note in report.notes]
     broker = report.brokers[world[4].broker.broker_id]
     assert (1, Presence.ACTIVE, True) == (broker.replicas - 1, broker.view.presence, broker.view.is_live)
+
+
+def test_a_new_controller_reports_how_many_shards_it_was_not_told_of() -> None:
+    """Until the leaders of all shards have reported, a report may lack moves."""
+    world = HealingWorld()
+    first = world.controller
+    leader, to = (node for node in world.nodes[:3] if node is not first)
+    world.create("flights", brokers=(leader.number, first.number, to.number))
+    world.lead("flights", by=leader.number)
+    world.pass_time(FIGURES_MS)
+    before = first.broker.rebalance.report()
+
+    assert [] == first.broker.leadership_transfers.here([(METADATA_SHARD, to.broker.broker_id)])
+    world.until(lambda: to.broker.controller.leads, "there is another controller")
+    world.network.held = lambda source, _: source.hello().address == leader.address  # type: ignore[assignment]
+    world.until(lambda: bool(to.broker.rebalance.report().brokers), "it has made a plan")
+    early = to.broker.rebalance.report()
+    world.network.held = lambda *_: False  # type: ignore[assignment]
+    world.pass_time(FIGURES_MS)
+
+    assert (0, True, 0) == (before.untold_count, early.untold_count > 0, to.broker.rebalance.report().untold_count)
 
 
 def test_the_new_leader_of_a_step_leads_at_once() -> None:
