@@ -89,7 +89,9 @@ class CatchUp:
         self._is_stuck = False
 
     def offer(self, member: ReplicaKey) -> None:
-        """Offer `member` a snapshot."""
+        """Offer `member` a snapshot, or do nothing if it is too early.  The replica asks again until one is offered."""
+        if not self._may_offer(member):
+            return
         snapshot = self._snapshot
         if snapshot is None or self._is_old(snapshot, member):
             snapshot = self._snapshot = snapshot_of(self._log)
@@ -104,6 +106,18 @@ class CatchUp:
         )
         self._pacing.sent(member, len(snapshot.state))
         self._send(member, offer)
+
+    def _may_offer(self, member: ReplicaKey) -> bool:
+        """
+        Return whether the log is committed and applied far enough for an offer to `member`.
+
+        A learner may be a replica that came back and votes by the last entry of its former life, which it no longer
+        claims after an install.  So it is offered nothing before this leader knows, and has applied, what was committed
+        before its term.  A voter cannot wait for that, because the leader may need its acknowledgement.  But there is
+        no snapshot of an empty log: its install would never end.
+        """
+        committed = self._log.commit_index
+        return committed >= self._replica.term_start_index or (member in self._replica.voters and committed > 0)
 
     def _is_old(self, snapshot: Snapshot, member: ReplicaKey) -> bool:
         """

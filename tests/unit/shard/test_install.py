@@ -264,3 +264,38 @@ def test_a_member_that_has_a_snapshot_is_not_offered_it_again(leader: Side) -> N
 
     offers = [message.index for message in leader.sent if isinstance(message, SnapshotOffer)]
     assert offers[0] < has < offers[-1]
+
+
+def test_a_learner_that_came_back_waits_until_its_leader_knows_what_is_committed() -> None:
+    """
+    A leader that has restarted and has committed nothing yet could only offer an empty snapshot.  The install of one
+    never ends, and the replica that came back would forget by which entry it votes.
+    """
+    leader, former = Side(LEADER), Side(LEARNER)
+    leader.alive = {LEARNER}
+    leader.tick()
+    leader.write(0, b"in the former life")
+    exchange(leader, former)
+    former.store.close_shard(ShardId(1))
+    former.resume()
+    leader, learner = Side(LEADER, leader.disk.after_kill()), Side(LEARNER, former.disk.after_kill())
+    leader.alive = {LEARNER}
+
+    leader.shard.tick(leader.now_ms, leader.now_ms)
+    block = leader.store.gather()
+    assert block is not None, "it campaigns"
+    block.write(leader.store.journal)
+    for report in leader.store.written(block):
+        leader.shard.advance(report)  # it leads now, and its first entry is not durable yet
+    while leader.out:
+        learner.shard.receive(LEADER, decode(memoryview(leader.out.popleft())))
+        learner.resume()
+    while learner.out:
+        leader.shard.receive(LEARNER, decode(memoryview(learner.out.popleft())))
+    offered_early = [message for message in leader.sent if isinstance(message, SnapshotOffer)]
+    leader.resume()
+    exchange(leader, learner)
+
+    assert [] == offered_early
+    assert learner.shard.replica.installing is None
+    assert leader.values(0) == learner.values(0) != b""
