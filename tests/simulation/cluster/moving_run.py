@@ -82,11 +82,19 @@ class MovingRun(ClusterRun):
             if isinstance(outcome, PlannedMoves):  # refused if a named broker is not registered any more
                 self.happened["planned" if outcome.problems == (None,) else "refused"] += 1
 
-        disks = {machine.voter for machine in self.machines if not machine.is_rotten}
-        is_lost = any(broker.image.brokers[it].voter not in disks for it in move.brokers)
-        if broker.controller.leads and not is_lost:
+        if broker.controller.leads and not self._needs_lost_disk(broker, move):
             self._asked[move.shard_id] = move.brokers
             broker.controller.submit(PlanMoves(moves=(move,))).then(planned)
+
+    def _needs_lost_disk(self, broker: Broker, move: Move) -> bool:
+        """
+        Return whether a disk of the planned replicas is lost.  On the way to one or two replicas, a shard may need all
+        its members, and their leader does not know for a while that a disk has been lost.
+        """
+        needed = {broker.image.brokers[it].voter for it in move.brokers}
+        if len(needed) <= 2:
+            needed |= {*broker.image.shards[move.shard_id].replicas, *self.check.members(move.shard_id)}
+        return not needed <= {machine.voter for machine in self.machines if not machine.is_rotten}
 
     def _may_lose(self, lost: BrokerMachine) -> bool:
         """

@@ -169,6 +169,10 @@ class ClusterCheck:
         planned = (shard.replicas for shards in images.values() for shard in shards.values())
         return all(len(staying.intersection(voters)) > len(voters) // 2 for voters in planned)
 
+    def members(self, shard_id: ShardId) -> set[ReplicaKey]:
+        """Return the members of a shard in all memberships that may be in force."""
+        return {member for known in self._memberships.get(shard_id, {}).values() for member in known.members}
+
     # Checks after all faults have ended.
 
     def agree(self) -> bool:
