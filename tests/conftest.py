@@ -5,8 +5,10 @@ brokers.  Therefore the bytecode is written to a directory of this test run inst
 everything.  `java_options` does the same for Java processes.
 """
 
+import gc
 import os
 import tempfile
+from collections.abc import Iterator
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -45,3 +47,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     directory = config.stash.get(BYTECODE, None)
     if directory is not None:
         directory.cleanup()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _rare_collections() -> Iterator[None]:
+    """
+    Run the garbage collector rarely: tests drop millions of objects, few of them in cycles, and the collected items of
+    a stage are many objects that stay.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(50_000)
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()

@@ -2,7 +2,6 @@
 At the end of the test run, prints what the simulation tests explored, whether or not a test failed.
 """
 
-import gc
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -52,14 +51,3 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for sentence in config.stash[EXPLORED]:
         terminalreporter.write_line(sentence)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _rare_collections() -> Iterator[None]:
-    """Run the garbage collector rarely: a simulation drops millions of objects, few of them in cycles."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(50_000)
-    yield
-    gc.set_threshold(*before)
-    gc.unfreeze()
