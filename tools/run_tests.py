@@ -2,10 +2,15 @@
 
     python tools/run_tests.py [PYTEST OPTION ...]
 
-Each stage is a separate pytest process, so a stage that crashes does not stop the others.  Stages in which no test
-waits run first, each on all cores; their tests that are marked as long begin before the others.  The other stages
-mostly wait for processes, so they run in three lanes at the same time, and the output of such a stage is printed when
-it ends.
+Each stage is a separate pytest process, so a stage that crashes does not stop the others.
+
+    quick       runs first, on all cores
+    waiting     the stages that mostly wait for processes; three of them run at the same time
+    virtual     meanwhile, on all cores that the waiting stages leave idle: simulations, whose time is virtual, so that
+                it does not matter how slowly they run
+
+In quick and virtual stages, tests that are marked as long begin before the others.  The output of a stage that runs
+beside others is printed when it ends.
 
 The report lists the reason of every skip, because a missing tool (strace, fuse3, promtool) silently removes tests.  Its
 last line has the form `N passed, N failed, N skipped in S s`.  The exit code is 0 only when no test failed and every
@@ -22,13 +27,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 STAMP: Final = Path(".venv/made-from-pyproject")  # contains the seconds that creating the environment took
 CLASS_ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
 BUDGET_S: Final = 24 * 60
 NOTHING_COLLECTED: Final = 5  # pytest's exit code
+VIRTUAL_TEST_S_MAX: Final = 3_600  # a test takes half a minute, and longer while others use the cores
+# Linux gives the processes of each session an equal share of a core (sched(7), autogroup), unless a session is nice.
+IN_IDLE_TIME: Final = (
+    "sh", "-c", '{ echo 19 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 19 "$@"', "in idle time",
+)  # fmt: skip
 SUMMARY: Final = "-rfEs"  # print a short summary: failed, errors, skipped with reasons
 SKIPPED: Final = re.compile(r"SKIPPED \[(\d+)\] (\S+?\.py)(?::\d+)?: (.*)")
 
@@ -43,27 +53,31 @@ class Stage:
     paths: tuple[str, ...]
 
 
-TIMELESS: Final = (
-    Stage(name="unit", share_s=150, paths=("tests/unit", "tests/tidy")),
-    Stage(name="crash points", share_s=130, paths=("tests/simulation/store",)),
-    Stage(name="simulated clusters", share_s=180, paths=("tests/simulation/raft", "tests/simulation/cluster")),
+class Stages(NamedTuple):
+    quick: list[Stage]
+    virtual: list[Stage]
+    waiting: list[Stage]
+
+
+QUICK: Final = (Stage(name="unit", share_s=200, paths=("tests/unit", "tests/tidy")),)
+VIRTUAL: Final = (
+    Stage(name="crash points", share_s=420, paths=("tests/simulation/store",)),
+    Stage(name="simulated clusters", share_s=720, paths=("tests/simulation/raft", "tests/simulation/cluster")),
 )
-"""Stages in which no test waits or is measured, so the tests of one stage share the cores."""
-LANES: Final = (
-    (
-        Stage(name="Spark", share_s=840, paths=("tests/integration/spark",)),
-        Stage(name="packages", share_s=90, paths=("tests/integration/packaging",)),
-        Stage(name="console", share_s=120, paths=("tests/integration/console",)),
-        Stage(name="clients", share_s=180, paths=("tests/integration/clients",)),
-    ),
-    (
-        Stage(name="pages", share_s=480, paths=("tests/integration/documents",)),
-        Stage(name="commands", share_s=270, paths=("tests/integration/cli",)),
-    ),
-    (Stage(name="faults", share_s=510, paths=("tests/fault",)),),
+"""Stages whose tests neither wait nor are measured, nor have time limits of seconds."""
+WAITING: Final = (
+    Stage(name="Spark", share_s=720, paths=("tests/integration/spark",)),
+    Stage(name="faults", share_s=600, paths=("tests/fault",)),
+    Stage(name="pages", share_s=540, paths=("tests/integration/documents",)),
+    Stage(name="commands", share_s=330, paths=("tests/integration/cli",)),
+    Stage(name="clients", share_s=210, paths=("tests/integration/clients",)),
+    Stage(name="console", share_s=120, paths=("tests/integration/console",)),
+    Stage(name="packages", share_s=90, paths=("tests/integration/packaging",)),
 )
-"""The other stages.  The lanes run at the same time; the stages of a lane run one after the other."""
-REST_SHARE_S: Final = 330
+"""The other stages: the longest first, so that all end at about the same time."""
+REST_AT: Final = 3  # the place of the rest among them
+SIDE_BY_SIDE: Final = 3  # waiting stages that run at the same time
+REST_SHARE_S: Final = 450
 INSTALL_SHARE_S: Final = 60
 
 
@@ -77,14 +91,13 @@ class Outcome:
     skips: Skips = field(default_factory=dict)
 
 
-def lanes(root: Path) -> tuple[list[Stage], list[list[Stage]]]:
+def stages(root: Path) -> Stages:
     """
-    Return the timeless stages and the lanes, without directories that do not exist.
+    Return the stages, without directories that do not exist.
 
-    All other directories of tests form the last stage of the last lane.
+    All directories of tests that no stage names form another waiting stage.
     """
-    known = (*TIMELESS, *(stage for lane in LANES for stage in lane))
-    named = {path for stage in known for path in stage.paths}
+    named = {path for stage in (*QUICK, *VIRTUAL, *WAITING) for path in stage.paths}
     parents = {str(Path(path).parent) for path in named} - {"tests"}
     folders = [folder for parent in ("tests", *sorted(parents)) for folder in sorted((root / parent).glob("*/"))]
     others = tuple(
@@ -93,8 +106,8 @@ def lanes(root: Path) -> tuple[list[Stage], list[list[Stage]]]:
         if path not in named and path not in parents and any((root / path).rglob("test_*.py"))
     )
     rest = [Stage(name="rest", share_s=REST_SHARE_S, paths=others)] if others else []
-    found = [_present(lane, root) for lane in LANES]
-    return _present(TIMELESS, root), [*found[:-1], found[-1] + rest]
+    waiting = [*WAITING[:REST_AT], *rest, *WAITING[REST_AT:]]
+    return Stages(_present(QUICK, root), _present(VIRTUAL, root), _present(waiting, root))
 
 
 def _present(group: Iterable[Stage], root: Path) -> list[Stage]:
@@ -125,21 +138,38 @@ def skips_of(output: str) -> dict[str, dict[str, int]]:
     return skips
 
 
-def run(stage: Stage, options: list[str], *, is_timeless: bool = False) -> Outcome:
-    """Run one stage in a pytest process; print its output as it arrives if it `is_timeless`, or else at the end."""
+def run(stage: Stage, options: list[str], *, is_alone: bool = False, is_virtual: bool = False) -> Outcome:
+    """
+    Run one stage in a pytest process; print its output as it arrives if it `is_alone`, or else at the end.
+
+    Such a stage and one that `is_virtual` use all cores.  The latter gets only the time that no other process wants.
+    """
     heading = f"\n── {stage.name}: {' '.join(stage.paths)}"
-    print(heading if is_timeless else f"\n── {stage.name}: started", flush=True)
+    print(heading if is_alone else f"\n── {stage.name}: started", flush=True)
     started = time.monotonic()
-    shared = ["-n", "auto", "--dist", "worksteal"] if is_timeless else []
+    shared = ["-n", "auto", "--dist", "worksteal"] if is_alone or is_virtual else []
     command = [sys.executable, "-m", "pytest", *stage.paths, SUMMARY, *shared, *options]
+    if is_virtual:
+        command = [*IN_IDLE_TIME, *command, f"--timeout={VIRTUAL_TEST_S_MAX}"]
     output = []
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=is_virtual,  # Linux ranks sessions, and processes only within their session
+    ) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            output.append(line)
-            if is_timeless:
-                print(line, end="", flush=True)
-    if not is_timeless:
+        try:
+            for line in process.stdout:
+                output.append(line)
+                if is_alone:
+                    print(line, end="", flush=True)
+        except KeyboardInterrupt:
+            process.terminate()  # Ctrl-C does not reach another session
+            raise
+    if not is_alone:
         print(heading, "".join(output), sep="\n", end="", flush=True)
     return Outcome(
         stage=stage.name,
@@ -152,13 +182,15 @@ def run(stage: Stage, options: list[str], *, is_timeless: bool = False) -> Outco
 
 
 def run_all(root: Path, options: list[str]) -> list[Outcome]:
-    """Run the timeless stages, then the lanes at the same time, and return the outcomes of all stages."""
-    timeless, side_by_side = lanes(root)
+    """Run the quick stages, then the virtual ones beside the waiting ones, and return the outcomes of all stages."""
+    found = stages(root)
     with class_archive():
-        outcomes = [run(stage, options, is_timeless=True) for stage in timeless]
-    with ThreadPoolExecutor(len(side_by_side)) as pool:
-        for lane in pool.map(lambda stages: [run(stage, options) for stage in stages], side_by_side):
-            outcomes += lane
+        outcomes = [run(stage, options, is_alone=True) for stage in found.quick]
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        waiting = pool.map(lambda stage: run(stage, options), found.waiting)
+        # In the main thread, which gets Ctrl-C.
+        outcomes += [run(stage, options, is_virtual=True) for stage in found.virtual]
+        outcomes += waiting
     return outcomes
 
 
@@ -166,7 +198,7 @@ def report(outcomes: list[Outcome], install_s: float, tests_s: float) -> str:
     """
     Return the table of times, the list of skips and the closing line.
 
-    `tests_s` is less than the sum of the stages, because lanes run at the same time.
+    `tests_s` is less than the sum of the stages, because some run at the same time.
     """
     lines = ["", f"{'stage':<14}{'seconds':>9}{'of':>6}", f"{'install':<14}{install_s:>9.1f}{INSTALL_SHARE_S:>6}"]
     for outcome in outcomes:

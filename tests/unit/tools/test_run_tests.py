@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tools import run_tests
-from tools.run_tests import Outcome, Stage, class_archive, counts_of, lanes, report, run, skips_of
+from tools.run_tests import Outcome, Stage, class_archive, counts_of, report, run, skips_of, stages
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,15 @@ def test_directories_without_a_stage_run_in_the_rest(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "test_it.py").touch()
 
-    timeless, side_by_side = lanes(tmp_path)
-    found = {stage.name: stage.paths for stage in (*timeless, *(stage for lane in side_by_side for stage in lane))}
+    found = stages(tmp_path)
 
-    assert {
-        "unit": ("tests/unit",),
-        "clients": ("tests/integration/clients",),
-        "faults": ("tests/fault",),
-        "rest": ("tests/integration/new",),
-    } == found
+    quick, virtual, waiting = ([(stage.name, stage.paths) for stage in group] for group in found)
+    assert ([("unit", ("tests/unit",))], []) == (quick, virtual)
+    assert [
+        ("faults", ("tests/fault",)),
+        ("rest", ("tests/integration/new",)),
+        ("clients", ("tests/integration/clients",)),
+    ] == waiting
 
 
 NO_STRACE, NO_FUSE = "strace is not installed (Debian package strace)", "/dev/fuse is missing, or not ours to open"
@@ -150,3 +150,24 @@ def test_the_archive_of_classes_is_made_beside_other_work(tmp_path: Path, monkey
         pass
 
     assert "made" == archive.read_text()
+
+
+def test_a_virtual_stage_runs_in_idle_time(tmp_path: Path) -> None:
+    """
+    All processes of a virtual stage are as nice as possible, in a session of their own, and their tests have time.
+    """
+    told = tmp_path / "told"
+    (tmp_path / "test_it.py").write_text(f"""
+import os
+from pathlib import Path
+
+def test_it(pytestconfig):
+    group = Path("/proc/self/autogroup")
+    rank = group.read_text().split()[-1] if group.exists() else "19"
+    own = os.getsid(0) != {os.getsid(0)}
+    Path({str(told)!r}).write_text(f"{{os.nice(0)}} {{rank}} {{own}} {{pytestconfig.option.timeout}}")
+""")
+
+    outcome = run(Stage(name="one", share_s=60, paths=(str(tmp_path),)), ["-n", "1"], is_virtual=True)
+
+    assert ({"passed": 1}, "19 19 True 3600") == (outcome.counts, told.read_text().removesuffix(".0"))
