@@ -12,7 +12,12 @@ BESIDE_PYTHON = Path(sys.executable).parent
 
 @pytest.mark.parametrize(
     "command",
-    [("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",), ("lint-imports", "--no-cache")],
+    [
+        ("ruff", "check", "."),
+        ("ruff", "format", "--check", "."),
+        pytest.param(("mypy",), marks=pytest.mark.long),
+        ("lint-imports", "--no-cache"),
+    ],
     ids=" ".join,
 )
 def test_a_tool_finds_nothing(command: tuple[str, ...]) -> None:

@@ -37,7 +37,8 @@ def explore(explorer: Explorer, seed: int, explored: list[str], rounds: int = 25
     )
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("share", range(SHARES))
 def test_every_crash_point_keeps_the_promises(share: int, explored: list[str]) -> None:
     """The store keeps its promises if, before any operation of the run or of a recovery, power is lost with any fate of
@@ -54,6 +55,7 @@ def test_every_crash_point_keeps_the_promises(share: int, explored: list[str]) -
     assert min(explorer.counts[action] for action in ACTIONS) >= 2, explorer.counts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [2, 3])
 def test_other_scripts_keep_the_promises(seed: int, explored: list[str]) -> None:
     """

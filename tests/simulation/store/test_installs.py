@@ -92,7 +92,7 @@ def finish(pair: Pair, follower: Side, where: str) -> None:
         raise LostPromise(f"{where}; continued, all lost: {sentence}")
 
 
-@pytest.mark.timeout(7200 if IS_SOAK else 300)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_install_interrupted_anywhere_resumes(seed: int, explored: list[str]) -> None:
     """An install that is interrupted at any operation resumes, loses no committed entry, and finally makes the follower
