@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from functools import partial
 from typing import Final, Protocol
 
+from tidemill.broker.controller.metadata_freshness import MetadataFreshness
 from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
 from tidemill.broker.coordinators.share_group_configs import ShareGroupConfigs
 from tidemill.broker.leadership.leadership import leadership_problem
@@ -98,7 +99,13 @@ class ShareHost:
         self._lock_clock = stall_tolerant_clock  # a lock does not expire while this process cannot read requests
         self.sessions = ShareSessions(broker_int(broker.layers, "group.share.max.share.sessions"))
         self.configs = ShareGroupConfigs(lambda: broker.image, lambda: broker.layers)
-        self.opener = ShareOpener(broker.broker_id, broker.coordinators, broker.cluster, lambda: broker.image)
+        self.opener = ShareOpener(
+            broker.broker_id,
+            broker.coordinators,
+            broker.cluster,
+            lambda: broker.image,
+            MetadataFreshness(broker.machine, lambda: broker.image, broker.controller_client),
+        )
         self._openings = ShareOpenings(broker.machine, self.opener, self._proposals_of, self.wake)
         self.leaders = ShareLeaders(broker.broker_id, broker.machine, broker.cluster, lambda: broker.image)
         self._closings = ShareClosings(

@@ -1,8 +1,15 @@
-"""Asks the coordinator of a share group, on this broker or another one, how a share begins."""
+"""Asks the coordinator of a share group, on this broker or another one, how a share begins.
+
+    coordinator: question ─▶ image as new as the controller's ─▶ group's state and configuration ─▶ answer
+
+The start of a share never changes, so it must follow from a configuration that was acknowledged before the question.
+The image of a coordinator that follows the controller lags a little; the coordinator therefore waits for its image.
+"""
 
 from collections.abc import Callable
 from typing import Final
 
+from tidemill.broker.controller.metadata_freshness import MetadataFreshness
 from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
 from tidemill.broker.coordinators.group_coordinator import GROUPS, ask_group
 from tidemill.broker.peers.cluster import Cluster
@@ -28,12 +35,20 @@ Opened = Callable[[ShareOpened], None]
 
 class ShareOpener:
     def __init__(
-        self, broker_id: BrokerId, coordinators: CoordinatorHost, cluster: Cluster, image: Callable[[], ClusterImage]
+        self,
+        broker_id: BrokerId,
+        coordinators: CoordinatorHost,
+        cluster: Cluster,
+        image: Callable[[], ClusterImage],
+        freshness: MetadataFreshness,
     ) -> None:
         self._broker_id = broker_id
         self._coordinators = coordinators
         self._cluster = cluster
         self._image = image
+        self._freshness = freshness
+        self._waiting: list[Callable[[bool], None]] = []  # questions that arrived after the freshness was asked for
+        self._is_confirming = False  # one confirmation at a time: a new leader asks for all its shares at once
 
     def ask(self, key: ShareKey, opened: Opened, *, may_create: bool = False) -> None:
         """
@@ -73,7 +88,30 @@ class ShareOpener:
             partition=key.partition,
             may_create=may_create,
         )
-        ask_group(self._coordinators, key.group, request)
+
+        def confirmed(is_current: bool) -> None:
+            if is_current:
+                ask_group(self._coordinators, key.group, request)
+            else:
+                opened(_NOT_AVAILABLE)
+
+        self._waiting.append(confirmed)
+        self._confirm()
+
+    def _confirm(self) -> None:
+        """Confirm once, for all questions that wait, that this broker's image has every acknowledged change."""
+        if self._is_confirming or not self._waiting:
+            return
+        self._is_confirming = True
+        waiting, self._waiting = self._waiting, []
+
+        def report(is_current: bool) -> None:
+            self._is_confirming = False
+            self._confirm()
+            for confirmed in waiting:
+                confirmed(is_current)
+
+        self._freshness.ask(report)
 
     def _ask_other(self, broker_id: BrokerId, key: ShareKey, opened: Opened, may_create: bool) -> None:
         def answered(outcome: object) -> None:
