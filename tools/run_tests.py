@@ -35,11 +35,9 @@ CLASS_ARCHIVE: Final = Path(sys.prefix) / "spark-classes.jsa"
 BUDGET_S: Final = 24 * 60
 NOTHING_COLLECTED: Final = 5  # pytest's exit code
 VIRTUAL_TEST_S_MAX: Final = 3_600  # a test takes half a minute, and longer while others use the cores
-# Linux gives the processes of each session an equal share of a core (sched(7), autogroup), unless a session is nice.
-IN_IDLE_TIME: Final = (
-    "sh", "-c", '{ echo 19 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 19 "$@"', "in idle time",
-)  # fmt: skip
+IN_IDLE_TIME: Final = ("nice", "-n", "19")
 SUMMARY: Final = "-rfEs"  # print a short summary: failed, errors, skipped with reasons
+SLOWEST: Final = ("--durations=10", "--durations-min=5")  # list the slowest tests of each stage
 SKIPPED: Final = re.compile(r"SKIPPED \[(\d+)\] (\S+?\.py)(?::\d+)?: (.*)")
 
 Skips = Mapping[str, Mapping[str, int]]
@@ -148,27 +146,16 @@ def run(stage: Stage, options: list[str], *, is_alone: bool = False, is_virtual:
     print(heading if is_alone else f"\n── {stage.name}: started", flush=True)
     started = time.monotonic()
     shared = ["-n", "auto", "--dist", "worksteal"] if is_alone or is_virtual else []
-    command = [sys.executable, "-m", "pytest", *stage.paths, SUMMARY, *shared, *options]
+    command = [sys.executable, "-m", "pytest", *stage.paths, SUMMARY, *SLOWEST, *shared, *options]
     if is_virtual:
         command = [*IN_IDLE_TIME, *command, f"--timeout={VIRTUAL_TEST_S_MAX}"]
     output = []
-    with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=is_virtual,  # Linux ranks sessions, and processes only within their session
-    ) as process:
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                output.append(line)
-                if is_alone:
-                    print(line, end="", flush=True)
-        except KeyboardInterrupt:
-            process.terminate()  # Ctrl-C does not reach another session
-            raise
+        for line in process.stdout:
+            output.append(line)
+            if is_alone:
+                print(line, end="", flush=True)
     if not is_alone:
         print(heading, "".join(output), sep="\n", end="", flush=True)
     return Outcome(
@@ -188,7 +175,6 @@ def run_all(root: Path, options: list[str]) -> list[Outcome]:
         outcomes = [run(stage, options, is_alone=True) for stage in found.quick]
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         waiting = pool.map(lambda stage: run(stage, options), found.waiting)
-        # In the main thread, which gets Ctrl-C.
         outcomes += [run(stage, options, is_virtual=True) for stage in found.virtual]
         outcomes += waiting
     return outcomes
