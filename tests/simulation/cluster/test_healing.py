@@ -1,7 +1,7 @@
 """Simulated clusters heal themselves: brokers join, die for good, are drained, and come back, under all faults.
 
-`TIDEMILL_HEALING_SEEDS=5000` simulates 5,000 runs instead of 40, as `make soak` does.  One run of eight lasts
-long; the others are brief.
+`TIDEMILL_HEALING_SEEDS=5000` simulates 5,000 runs instead of 40, as `make soak` does.  One run of nine lasts long;
+the others are brief.
 """
 
 import os

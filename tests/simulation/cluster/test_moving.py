@@ -1,7 +1,7 @@
 """Shards that move between simulated brokers keep every acknowledged record, and leave nothing behind.
 
 `TIDEMILL_MOVING_SEEDS=5000` simulates 5,000 runs instead of 100, and 300 of each focus instead of 6, as `make soak`
-does.  One run of eight lasts long; the others are brief.
+does.  One run of nine lasts long; the others are brief.
 """
 
 import os

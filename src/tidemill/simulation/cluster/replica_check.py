@@ -5,6 +5,7 @@ durably it does not forget, what a leader believes of a member is so, and what i
 
 from typing import Final
 
+from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.shard.shard import Shard
@@ -22,22 +23,37 @@ class ReplicaCheck:
         self._ticks: dict[BrokerMachine, int] = {}  # of each machine, when everything was last checked
         # What each leader believed of its members when that was last checked, by machine and shard.
         self._believed: dict[tuple[BrokerMachine, ShardId], dict[ReplicaKey, int]] = {}
+        self._images: dict[BrokerMachine, ClusterImage] = {}  # the newest that was looked at
+        self._known: set[ShardId] = set()  # in any image so far
+        self._deleted: set[ShardId] = set()  # whose topics have been deleted
 
     def check_after_turn(self, machine: BrokerMachine) -> None:
         """Check what has changed in this turn; and everything that needs it, a few times a second."""
         if machine.broker is None:
             return
+        if machine.broker.image is not self._images.get(machine):
+            self._note_deleted(machine, machine.broker.image)
         has_ticked = self._ticks.get(machine) != machine.ticks
         for shard_id, shard in machine.broker.shard_table.shards.items():
             self._check_vote(machine, shard_id, shard)
             if shard.replica.leads:
                 matches = shard.replica.matches
-                if has_ticked or matches != self._believed.get((machine, shard_id)):
+                is_due = has_ticked or matches != self._believed.get((machine, shard_id))
+                if is_due and shard_id not in self._deleted:
                     self._believed[machine, shard_id] = matches
                     self._check_matches(shard_id, shard, matches)
         if has_ticked:
             self._ticks[machine] = machine.ticks
             self._check_planned(machine)
+
+    def _note_deleted(self, machine: BrokerMachine, image: ClusterImage) -> None:
+        """
+        Note whose topics have been deleted.  A broker that restarts with an older image may open such a shard again,
+        although its leader, which has not heard of the deletion either, counts the former replica.
+        """
+        self._images[machine] = image
+        self._known |= image.shards.keys()
+        self._deleted |= {it for it in self._known - image.shards.keys() if it < image.next_shard_id}
 
     def check_undamaged(self, machine: BrokerMachine) -> None:
         """Check that no replica is damaged.  Call it only in runs in which no byte of a disk is flipped."""
