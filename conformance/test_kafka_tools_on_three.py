@@ -51,9 +51,11 @@ def test_preferred_leaders_are_elected(cluster_tools: KafkaTools, cluster: Runni
     assert f"{topic}-" in elected[0]
 
 
-def test_nothing_is_under_replicated(cluster_tools: KafkaTools, topic: str) -> None:
-    assert [] == cluster_tools.run("kafka-topics", "--describe", "--under-replicated-partitions", "--topic", topic)
-    assert [] == cluster_tools.run("kafka-topics", "--describe", "--unavailable-partitions", "--topic", topic)
+def test_nothing_is_under_replicated(cluster_tools: KafkaTools, cluster: RunningCluster, topic: str) -> None:
+    with cluster.mover.still():  # a partition has neither a leader nor replicas in sync while its leader moves
+        for kind in ("--under-replicated-partitions", "--unavailable-partitions"):
+            command = ("kafka-topics", "--describe", kind, "--topic", topic)
+            Stage.until(lambda command=command: cluster_tools.run(*command) == [], kind)  # type: ignore[misc]
 
 
 def test_three_voters_are_described(cluster_tools: KafkaTools, cluster: RunningCluster) -> None:
@@ -100,6 +102,14 @@ def assigned(cluster_tools: KafkaTools) -> Iterator[str]:
     cluster_tools.run("kafka-topics", "--delete", "--topic", name)
 
 
+def listed(tools: KafkaTools) -> list[str]:
+    """
+    Return what is under way.  A new controller, of which there is one every few seconds here, counts what has moved
+    before as under way until the leaders have reported to it; therefore these tests also use `--additional`.
+    """
+    return tools.run("kafka-reassign-partitions", "--list")
+
+
 def test_replicas_move_with_a_throttle(cluster_tools: KafkaTools, assigned: str, tmp_path: Path) -> None:
     """The throttle is set while replicas move, and verifying removes it once they have arrived."""
     file = reassignment_file(tmp_path / "plan", assigned, {0: [3, 1], 1: [3, 1]})
@@ -111,7 +121,7 @@ def test_replicas_move_with_a_throttle(cluster_tools: KafkaTools, assigned: str,
         ]
         return sorted({*re.findall(r"(\w+\.replication\.throttled\.\w+=\S+)", "\n".join(told))})
 
-    told = cluster_tools.run("kafka-reassign-partitions", *file, "--execute", "--throttle", "10000000")
+    told = cluster_tools.run("kafka-reassign-partitions", *file, "--execute", "--additional", "--throttle", "10000000")
     during = throttles()
     verified: list[str] = []
 
@@ -128,16 +138,16 @@ def test_replicas_move_with_a_throttle(cluster_tools: KafkaTools, assigned: str,
     assert [] == throttles()
     rows = LED.findall("\n".join(cluster_tools.run("kafka-topics", "--describe", "--topic", assigned)))
     assert ["3,1", "3,1"] == [replicas for _, _, replicas, _ in rows]
-    assert ["No partition reassignments found."] == cluster_tools.run("kafka-reassign-partitions", "--list")
+    Stage.until(lambda: assigned not in " ".join(listed(cluster_tools)), "nothing of the topic is under way")
 
 
 def test_partitions_that_move_together_cannot_part(cluster_tools: KafkaTools, assigned: str, tmp_path: Path) -> None:
     """The refusal names the partitions that must be given the same brokers, and nothing moves."""
     file = reassignment_file(tmp_path / "plan", assigned, {0: [3, 1], 1: [3, 2]})
 
-    complaint = cluster_tools.complaint("kafka-reassign-partitions", *file, "--execute")
+    complaint = cluster_tools.complaint("kafka-reassign-partitions", *file, "--execute", "--additional")
     cancelled = cluster_tools.complaint("kafka-reassign-partitions", *file, "--cancel")
 
     assert f"partitions 0 to 1 of {assigned} are one shard, whose replicas move together" in complaint
     assert "None of the specified partition moves are active." in cancelled
-    assert ["No partition reassignments found."] == cluster_tools.run("kafka-reassign-partitions", "--list")
+    Stage.until(lambda: assigned not in " ".join(listed(cluster_tools)), "nothing of the topic is under way")
