@@ -18,14 +18,19 @@ FULL, ROOM = '"disk full"', '"disk has room again"'  # log events: the disk has 
 @contextmanager
 def small_disk(directory: Path) -> Iterator[None]:
     """Mount a small file system at the data directory of a broker, if this process may do that."""
-    directory.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "tidemill-test", str(directory)]
-    is_mounted = os.geteuid() == 0 and subprocess.run(command, check=False, capture_output=True).returncode == 0
+    is_mounted = mount_small(directory)
     try:
         yield
     finally:
         if is_mounted:
             subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+def mount_small(directory: Path) -> bool:
+    """Make a directory, and mount a small file system there.  Return False if this process may not do that."""
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_BYTES}", "tidemill-test", str(directory)]
+    return os.geteuid() == 0 and subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.tidemill_broker import TidemillBroker
 from tests.fault.cluster_processes import wait_until
 from tests.fault.extent import SLACK, times
-from tests.fault.test_cluster_disks import FULL, ROOM, fill, mount_small
+from tests.fault.small_disk import FULL, ROOM, fill, mount_small
 from tests.fault.timers.short_topic import Headers, at, create, now_ms, produce, reading
 from tests.fault.timers.timer_changes import cluster_of, waiting
 from tidemill.client.timer_choice import TimerChoice, due_at
