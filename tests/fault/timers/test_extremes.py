@@ -1,6 +1,5 @@
 """Extremes of timer topics: the year 9999, a million records of one millisecond, a full disk.  Nothing is lost."""
 
-import os
 import re
 import subprocess
 import threading
@@ -140,7 +139,7 @@ def test_many_records_of_one_millisecond_come_in_the_order_of_their_arrival(
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a small disk as the data directory of a broker."""
     data = tmp_path / "data"
-    if os.geteuid() != 0 or not mount_small(data):
+    if not mount_small(data):
         pytest.skip("only root may mount a tmpfs")
     yield data
     subprocess.run(["umount", "-l", str(data)], check=True)
