@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tidemill.batches.batch import HEADER_BYTES, LENGTH_BYTES, Buffer, MalformedBatch, read_header
+from tidemill.batches.batch import HEADER_BYTES, LENGTH_BYTES, BatchHeader, Buffer, MalformedBatch, read_header
 from tidemill.batches.compression import DECOMPRESSED_BYTES_MAX, Codec, decompress
 from tidemill.batches.native import scan
 
@@ -37,6 +37,48 @@ def read_records(
     a large batch are read fast.  `size_max` limits the number of decompressed bytes.  Raise MalformedBatch or
     CompressionError (both are ValueErrors) if the batch cannot be read.
     """
+    return open_block(batch, position, size_max).records(first=first, last=last, limit=limit)
+
+
+class RecordBlock(NamedTuple):
+    """The records of a batch, decompressed, which are not decoded yet."""
+
+    header: BatchHeader
+    data: Buffer
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """The number of decompressed bytes."""
+        return self.end - self.start
+
+    def records(self, *, first: int = 0, last: int = OFFSET_MAX, limit: int = OFFSET_MAX) -> list[Record]:
+        """Return records as `read_records` does.  Raise MalformedBatch."""
+        header = self.header
+        try:
+            found = scan.decode_records(
+                self.data,
+                self.start,
+                self.end,
+                header.record_count,
+                header.base_offset,
+                header.base_timestamp,
+                first,
+                last,
+                limit,
+            )
+        except scan.MalformedRecords as problem:
+            raise MalformedBatch(str(problem)) from problem
+        records = [*map(Record._make, found)]
+        return [it._replace(timestamp=header.max_timestamp) for it in records] if header.is_log_append_time else records
+
+
+def open_block(batch: Buffer, position: int = 0, size_max: int = DECOMPRESSED_BYTES_MAX) -> RecordBlock:
+    """
+    Return the block of the batch at `position`, for callers that must know how much they have decompressed.  Raise
+    ValueError if the batch cannot be read, or has more than `size_max` decompressed bytes.
+    """
     if len(batch) - position < HEADER_BYTES:
         raise MalformedBatch(f"{len(batch) - position} bytes are left; a batch header has {HEADER_BYTES}")
     header = read_header(batch, position)
@@ -48,14 +90,7 @@ def read_records(
         with memoryview(batch) as view, view[start:end] as payload:
             block = decompress(header.codec, payload, size_max)
         start, end = 0, len(block)
-    try:
-        found = scan.decode_records(
-            block, start, end, header.record_count, header.base_offset, header.base_timestamp, first, last, limit
-        )
-    except scan.MalformedRecords as problem:
-        raise MalformedBatch(str(problem)) from problem
-    records = [*map(Record._make, found)]
-    return [it._replace(timestamp=header.max_timestamp) for it in records] if header.is_log_append_time else records
+    return RecordBlock(header, block, start, end)
 
 
 def read_record(batch: Buffer, offset: int, position: int = 0, size_max: int = DECOMPRESSED_BYTES_MAX) -> Record | None:

@@ -6,12 +6,14 @@ lost connections and leader changes, until a deadline.
 """
 
 import time
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, NamedTuple
 
-from tidemill.batches.batch import spans
-from tidemill.batches.records import Record, read_records
+from tidemill.batches.batch import BatchHeader, spans
+from tidemill.batches.records import Record, RecordBlock, open_block
 from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.leader_requests import LeaderRequests, RequestRefused
 from tidemill.model.partition import TopicPartition
@@ -33,6 +35,9 @@ class Acquired(NamedTuple):
     first: int
     last: int
     delivery_count: int  # including this delivery
+
+
+_last_of = attrgetter("last")
 
 
 class Delivery(NamedTuple):
@@ -57,20 +62,24 @@ class Received:
 
     def deliveries(self) -> Iterator[Delivery]:
         """Decode the records that the consumer holds.  Raise ValueError for a malformed batch."""
-        ranges = iter(self.acquired)
-        current = next(ranges, None)
-        if current is None:
-            return
-        first, last = current.first, self.acquired[-1].last
         for position, _, header in spans(self.batches):
-            for record in read_records(self.batches, position, first=first, last=last):
-                while current is not None and current.last < record.offset:
-                    current = next(ranges, None)
-                if current is None:
-                    return
-                if current.first <= record.offset:
-                    stamped = record._replace(timestamp=header.max_timestamp) if header.is_log_append_time else record
-                    yield Delivery(stamped, current.delivery_count, header.is_log_append_time)
+            if self.holds_any_of(header):
+                yield from self.deliveries_of(open_block(self.batches, position))
+
+    def holds_any_of(self, header: BatchHeader) -> bool:
+        """Return whether the consumer holds an offset of a batch; others may lie between those that it holds."""
+        at = bisect_left(self.acquired, header.base_offset, key=_last_of)
+        return at < len(self.acquired) and self.acquired[at].first < header.end_offset
+
+    def deliveries_of(self, block: RecordBlock) -> Iterator[Delivery]:
+        """Decode the records of one batch that the consumer holds.  Raise ValueError for a malformed one."""
+        is_log_append_time = block.header.is_log_append_time
+        at = bisect_left(self.acquired, block.header.base_offset, key=_last_of)
+        for record in block.records(first=self.acquired[0].first, last=self.acquired[-1].last):
+            while self.acquired[at].last < record.offset:
+                at += 1
+            if self.acquired[at].first <= record.offset:
+                yield Delivery(record, self.acquired[at].delivery_count, is_log_append_time)
 
 
 class Resolved(NamedTuple):

@@ -1,6 +1,6 @@
 """The records that wait in a timer topic, for asyncio: they are listed, cancelled and rescheduled."""
 
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 from tidemill.sdk.api_client import ApiClient
 from tidemill.sdk.delays import DUE_MS_MAX, due_ms
 from tidemill.sdk.durations import Duration, milliseconds
+from tidemill.sdk.json_text import bytes_of, headers_of
 
 PAGE_MAX: Final = 1_000  # records in a response
 Id = str | bytes
@@ -238,23 +239,14 @@ def _waiting(topic: str, found: Mapping[str, Any]) -> Waiting:
         partition=found["partition"],
         arrival=found["arrival"],
         due=_time(found["due"]),
-        timer_id=_bytes(found["timer_id"]),
+        timer_id=bytes_of(found["timer_id"]),
         timestamp=None if timestamp is None else _time(timestamp),
         size=found["size"],
-        key=_bytes(found["key"]),
-        value=_bytes(found.get("value")),
-        headers=tuple((name, _bytes(value)) for name, value in found["headers"]),
+        key=bytes_of(found["key"]),
+        value=bytes_of(found.get("value")),
+        headers=headers_of(found["headers"]),
     )
 
 
 def _time(milliseconds_since_epoch: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds_since_epoch)
-
-
-def _bytes(text: Any) -> bytes | None:
-    match text:
-        case None:
-            return None
-        case str():
-            return text.encode()
-    return b64decode(text["base64"])

@@ -1,13 +1,13 @@
 """Messages that a queue has delivered, for asyncio and for threads."""
 
 import json
-from base64 import b64decode
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from tidemill.sdk.durations import Duration, milliseconds
+from tidemill.sdk.json_text import bytes_of, headers_of
 from tidemill.sdk.leases import Decision, Lease, Leases
 
 
@@ -131,18 +131,9 @@ def message_of(topic: str, found: Mapping[str, Any], leases: Leases) -> AsyncMes
         offset=found["offset"],
         attempt=found["attempt"],
         timestamp=None if timestamp is None else datetime.fromtimestamp(timestamp / 1_000, UTC),
-        key=_bytes(found["key"]),
-        value=_bytes(found["value"]),
-        headers=tuple((name, _bytes(value)) for name, value in found["headers"]),
+        key=bytes_of(found["key"]),
+        value=bytes_of(found["value"]),
+        headers=headers_of(found["headers"]),
         _lease=leases.add(found["receipt"], found["lease_ms"]),
         _leases=leases,
     )
-
-
-def _bytes(text: Any) -> bytes | None:
-    match text:
-        case None:
-            return None
-        case str():
-            return text.encode()
-    return b64decode(text["base64"])

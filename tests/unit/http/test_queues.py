@@ -1,16 +1,20 @@
 """Receiving messages of a queue: what becomes of those that cannot be received."""
 
 import asyncio
+import threading
 from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tidemill.batches.batch import HEADER_BYTES
 from tidemill.batches.builder import build_batch
-from tidemill.batches.compression import Codec
+from tidemill.batches.compression import Codec, compress
+from tidemill.http.v1 import queues
 from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Budgets, Exhausted, Taken
 from tidemill.http.v1.queues import ReceiveBody, receive_messages
+from tidemill.http.v1.record_schema import DECOMPRESSED_BYTES_MAX, Base64
 from tidemill.peer import share_receipts, share_receive
 from tidemill.share.acknowledged_receipts import UNDO
 from tidemill.share.acknowledgement import Acknowledgement
@@ -30,7 +34,10 @@ class LeaderStub:
     def __init__(self, *batches: bytes | bytearray, records: int) -> None:
         self._batches = b"".join(batches)
         self._records = records
+        self.decoding = asyncio.Semaphore(1)
         self._background: list[asyncio.Task[Any]] = []
+        self.first = 0  # the first offset that is acquired
+        self.asked = asyncio.Event()
         self.decided: list[tuple[int, list[int]]] = []
 
     def random_number(self) -> int:
@@ -49,8 +56,9 @@ class LeaderStub:
         if isinstance(request, share_receipts.Request):
             self.decided.append((request.acknowledge_type, [it.offset for it in request.deliveries]))
             return share_receipts.Response(outcomes=[0] * len(request.deliveries))
+        self.asked.set()
         acquired = share_receive.Response.AcquiredRecords(
-            first_offset=0, last_offset=self._records - 1, delivery_count=1
+            first_offset=self.first, last_offset=self._records - 1, delivery_count=1
         )
         return share_receive.Response(lock_ms=1_000, acquired=[acquired], records=[memoryview(self._batches)], term=1)
 
@@ -59,6 +67,122 @@ def batch(first: int, *values: bytes) -> bytearray:
     data = bytearray(build_batch([(None, value, (), 0) for value in values]))
     data[0:8] = first.to_bytes(8)
     return data
+
+
+def bomb(first: int, size: int) -> bytearray:
+    """Return a small batch whose only record decompresses to `size` zeros."""
+    data = batch(first, bytes(size))
+    data[HEADER_BYTES:] = compress(Codec.ZSTD, data[HEADER_BYTES:])
+    data[8:12] = (len(data) - 12).to_bytes(4)
+    data[22] |= Codec.ZSTD
+    return data
+
+
+def received_from(leader: LeaderStub) -> list[Any]:
+    async def run() -> list[Any]:
+        found = await receive_messages(leader, TOPIC, "g", BODY, Taken())  # type: ignore[arg-type]
+        await leader.ended()
+        return found
+
+    return asyncio.run(run())
+
+
+def test_a_response_opens_a_bounded_number_of_bytes() -> None:
+    """The messages of the batches behind are given back uncounted, and received later."""
+    third = DECOMPRESSED_BYTES_MAX // 3
+    leader = LeaderStub(*(bomb(first, third) for first in range(5)), records=5)
+
+    messages = received_from(leader)
+
+    assert [0, 1] == [it.offset for it in messages], "each has a few bytes more than a third"
+    assert [(UNDO, [2, 3, 4])] == leader.decided
+
+
+def test_a_batch_that_decompresses_to_too_much_is_rejected() -> None:
+    """It would fill the memory of the broker whenever it is received, and no response could be sent."""
+    leader = LeaderStub(bomb(0, DECOMPRESSED_BYTES_MAX + 1), batch(1, b"after"), records=2)
+
+    messages = received_from(leader)
+
+    assert ["after"] == [it.value for it in messages]
+    assert [(Acknowledgement.REJECT, [0])] == leader.decided
+
+
+def test_few_unreadable_batches_are_opened_at_a_time() -> None:
+    """Each of them may decompress to the limit before it is refused."""
+    bad = [bomb(first, 10) for first in range(100)]
+    for it in bad:
+        it[HEADER_BYTES : HEADER_BYTES + 4] = b"none"
+    leader = LeaderStub(*bad, records=100)
+    body = ReceiveBody("c", max=100)
+
+    async def run() -> None:
+        await receive_messages(leader, TOPIC, "g", body, Taken())  # type: ignore[arg-type]
+        await leader.ended()
+
+    asyncio.run(run())
+
+    assert {(Acknowledgement.REJECT, (at,)) for at in range(16)} == {
+        (kind, tuple(offsets)) for kind, offsets in leader.decided if kind == Acknowledgement.REJECT
+    }
+    assert (UNDO, [*range(16, 100)]) in leader.decided
+
+
+def test_batches_without_acquired_records_are_not_opened() -> None:
+    """They may be damaged or large; other consumers hold their records."""
+    bad = bomb(0, 10)
+    bad[HEADER_BYTES:] = b"none".ljust(len(bad) - HEADER_BYTES)
+    leader = LeaderStub(bad, batch(1, b"after"), records=2)
+    leader.first = 1
+
+    assert ["after"] == [it.value for it in received_from(leader)]
+    assert [] == leader.decided
+
+
+def test_messages_are_decoded_outside_the_event_loop() -> None:
+    """A large message would hold up every other request of the broker."""
+    leader = LeaderStub(batch(0, b"a"), records=1)
+    opened_in: list[int] = []
+    opened = queues._opened
+
+    def noted(*arguments: Any) -> Any:
+        opened_in.append(threading.get_ident())
+        return opened(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queues, "_opened", noted)
+        assert received_from(leader)
+
+    assert threading.get_ident() not in opened_in
+    assert opened_in
+
+
+def test_a_client_that_leaves_before_its_messages_are_decoded_gives_them_back() -> None:
+    """They would be locked until the lease ends otherwise."""
+    leader = LeaderStub(batch(0, b"a", b"b"), records=2)
+
+    async def run() -> None:
+        async with leader.decoding:  # another request decodes
+            receiving = asyncio.ensure_future(
+                receive_messages(leader, TOPIC, "g", BODY, Taken())  # type: ignore[arg-type]
+            )
+            await leader.asked.wait()
+            await asyncio.sleep(0)
+            receiving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await receiving
+        await leader.ended()
+
+    asyncio.run(run())
+
+    assert [(UNDO, [0, 1])] == leader.decided
+
+
+def test_control_characters_take_little_more_room_than_bytes() -> None:
+    """In JSON, text with them would take six times as much."""
+    (message,) = received_from(LeaderStub(batch(0, bytes(300)), records=1))
+
+    assert Base64("A" * 400) == message.value
 
 
 def test_what_cannot_be_decoded_is_rejected_and_holds_up_nothing() -> None:

@@ -16,7 +16,16 @@ from tidemill.http.v1.budgets import Taken, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.kafka_errors import check, without_leader
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, MOVING, OFFSET_MAX, offsets_at
-from tidemill.http.v1.record_schema import Text, batches_of, headers_of, size_of_batches, size_of_texts, text_of
+from tidemill.http.v1.record_schema import (
+    DECOMPRESSED_BYTES_MAX,
+    Header,
+    Text,
+    batches_of,
+    headers_of,
+    size_of_batches,
+    size_of_record,
+    text_of,
+)
 from tidemill.http.v1.retries import retried
 from tidemill.http.v1.rights import READ_TOPIC
 from tidemill.http.v1.topics import topic_of
@@ -28,7 +37,6 @@ LIMIT_MAX: Final = 1_000
 WAIT_MS_MAX: Final = 30_000
 TURN_MS: Final = 5_000  # of one request to a leader, so that a leader that moves is noticed during a longer wait
 BYTES_MAX: Final = 1 << 20  # of compressed batches, unless the first one is larger
-DECOMPRESSED_BYTES_MAX: Final = 16 << 20  # of a batch: far more than producers gather in one
 DECODED_BYTES_MAX: Final = 4 << 20  # of records in one response, unless the first one is larger
 NUMBER_DIGITS_MAX: Final = 10
 
@@ -45,7 +53,7 @@ class ReadRecord(msgspec.Struct, frozen=True):
     timestamp: int | None
     key: Text
     value: Text
-    headers: list[tuple[str, Text]]
+    headers: list[Header]
 
 
 class ReadRecords(msgspec.Struct, frozen=True):
@@ -223,12 +231,12 @@ def _decoded(data: bytes, offset: int, limit: int) -> tuple[list[ReadRecord], in
 
 
 def record_bytes(record: Record) -> int:
-    return sum(len(it or b"") for it in (record.key, record.value, *(value for _, value in record.headers)))
+    return sum(len(it or b"") for it in (record.key, record.value, *(it for header in record.headers for it in header)))
 
 
 def size_of(read: ReadRecords) -> int:
     """Return about how many bytes the records have."""
-    return sum(size_of_texts((it.key, it.value, *(value for _, value in it.headers))) for it in read.records)
+    return sum(size_of_record(it.key, it.value, it.headers) for it in read.records)
 
 
 def _record_at(data: bytes, offset: int) -> Record | None:

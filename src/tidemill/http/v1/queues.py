@@ -9,20 +9,28 @@ ack, …  ─▶ the receipts of a partition go to its leader ─▶ an outcome 
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from tidemill.batches.batch import spans
-from tidemill.client.share_client import Acquired, Received
+from tidemill.batches.records import OFFSET_MAX, open_block
+from tidemill.client.share_client import Acquired, Delivery, Received
 from tidemill.http.v1.brokers import Brokers, PartitionLeader, Unreachable
 from tidemill.http.v1.budgets import Exhausted, Taken, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check, without_leader
 from tidemill.http.v1.leader_requests import MOVING
-from tidemill.http.v1.record_schema import Text, batches_of, headers_of, size_of_texts, text_of
+from tidemill.http.v1.record_schema import (
+    DECOMPRESSED_BYTES_MAX,
+    Header,
+    Text,
+    batches_of,
+    headers_of,
+    size_of_record,
+    text_of,
+)
 from tidemill.http.v1.rights import CONSUME, DESCRIBE_OFFSETS
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
@@ -45,6 +53,9 @@ PAUSE_S: Final = 0.1  # after a round in which every leader has answered at once
 OPENING_S_MAX: Final = 5.0  # the first request of a group waits so long, even if it asks for no wait
 OPENING_TURN_MS: Final = 300
 RESPONSE_BYTES_MAX: Final = 4 << 20
+UNREADABLE_BYTES: Final = (
+    1 << 20
+)  # what opening an unreadable batch counts as, so that few of them are opened at a time
 PARTITIONS_ASKED_MAX: Final = 64  # at the same time, for one request
 _FOLDER: Final = "/v1/queues/{topic}/{group}"
 _OPENING: Final = frozenset({errors.COORDINATOR_NOT_AVAILABLE, errors.COORDINATOR_LOAD_IN_PROGRESS})
@@ -69,7 +80,7 @@ class Message(msgspec.Struct, frozen=True):
     timestamp: int | None
     key: Text
     value: Text
-    headers: list[tuple[str, Text]]
+    headers: list[Header]
     lease_until: int
     lease_ms: int  # from the response on, for clients whose clocks differ from the broker's
 
@@ -152,7 +163,7 @@ async def receive_messages(
 
 def size_of_messages(messages: Iterable[Message]) -> int:
     """Return about how many bytes the messages have."""
-    return sum(size_of_texts((it.key, it.value, *(value for _, value in it.headers))) for it in messages)
+    return sum(size_of_record(it.key, it.value, it.headers) for it in messages)
 
 
 class _Receiving:
@@ -253,27 +264,26 @@ class _Receiving:
             response.is_exclusive,
             response.withheld_ms,
         )
-        try:
-            return list(self._messages_of(received, response.term))
-        except ValueError:
-            return self._readable(received, response.term)
+        return await self._decoded(received, response.term)
 
-    def _readable(self, received: Received, term: int) -> list[Message]:
+    async def _decoded(self, received: Received, term: int) -> list[Message]:
         """
         Return the messages of the batches that can be decoded, and reject those of the others, as Kafka's share
-        consumers do: no program can read them, and each delivery would lock the readable ones, too.
+        consumers do: no program can read them, and each delivery would lock the readable ones, too.  Undo those that
+        this response does not open, and all if this is cancelled.
         """
-        found: list[Message] = []
-        for position, size, header in spans(received.batches):
-            batch = replace(received, batches=received.batches[position : position + size])
-            try:
-                found += list(self._messages_of(batch, term))
-            except ValueError:
-                offsets = range(header.base_offset, header.end_offset)
-                self._decide_soon(
-                    Acknowledgement.REJECT, received.partition.partition, received.acquired, term, within=offsets
-                )
-        return found
+        number, acquired = received.partition.partition, received.acquired
+        until = self._brokers.wall_ms + received.lock_ms
+        try:
+            async with self._brokers.decoding:
+                found = await asyncio.to_thread(_opened, received, term, self._lease, until)
+        except asyncio.CancelledError:
+            self._decide_soon(UNDO, number, acquired, term)
+            raise
+        for offsets in found.unreadable:
+            self._decide_soon(Acknowledgement.REJECT, number, acquired, term, within=offsets)
+        self._decide_soon(UNDO, number, acquired, term, within=found.unopened)
+        return found.messages
 
     def _undo_soon(self, place: PartitionLeader, response: share_receive.Response) -> None:
         """Undo the deliveries in a response that came after the request had ended."""
@@ -295,24 +305,55 @@ class _Receiving:
         if receipts:
             self._brokers.begin(_acknowledge(self._brokers, self._group, kind, receipts))
 
-    def _messages_of(self, received: Received, term: int) -> Iterable[Message]:
-        until = self._brokers.wall_ms + received.lock_ms
-        for record, attempt, _ in received.deliveries():
-            receipt = Receipt(
-                received.topic_id, received.partition.partition, record.offset, term, attempt, self._lease
-            )
-            yield Message(
-                receipt=receipt.encode(),
-                partition=receipt.partition,
-                offset=record.offset,
-                attempt=attempt,
-                timestamp=record.timestamp if record.timestamp >= 0 else None,
-                key=text_of(record.key),
-                value=text_of(record.value),
-                headers=headers_of(record),
-                lease_until=until,
-                lease_ms=received.lock_ms,
-            )
+
+class _Opened(NamedTuple):
+    messages: list[Message]
+    unreadable: list[range]  # the offsets of batches that cannot be decoded
+    unopened: range  # the offsets of batches that were not opened, because those before have enough bytes
+
+
+def _opened(received: Received, term: int, lease: int, until: int) -> _Opened:
+    """
+    Return what a consumer has received.  At most DECOMPRESSED_BYTES_MAX decompressed bytes are returned, because a
+    small response can decompress to gigabytes.
+    """
+    messages: list[Message] = []
+    unreadable: list[range] = []
+    size = 0
+    for position, _, header in spans(received.batches):
+        if not received.holds_any_of(header):
+            continue
+        if size >= DECOMPRESSED_BYTES_MAX:
+            return _Opened(messages, unreadable, range(header.base_offset, OFFSET_MAX))
+        try:
+            block = open_block(received.batches, position, DECOMPRESSED_BYTES_MAX)
+            if messages and size + block.size > DECOMPRESSED_BYTES_MAX:
+                return _Opened(messages, unreadable, range(header.base_offset, OFFSET_MAX))
+            found = [_message(received, delivery, term, lease, until) for delivery in received.deliveries_of(block)]
+        except ValueError:
+            unreadable.append(range(header.base_offset, header.end_offset))
+            size += UNREADABLE_BYTES
+        else:
+            messages += found
+            size += block.size
+    return _Opened(messages, unreadable, range(0))
+
+
+def _message(received: Received, delivery: Delivery, term: int, lease: int, until: int) -> Message:
+    record, attempt = delivery.record, delivery.delivery_count
+    receipt = Receipt(received.topic_id, received.partition.partition, record.offset, term, attempt, lease)
+    return Message(
+        receipt=receipt.encode(),
+        partition=receipt.partition,
+        offset=record.offset,
+        attempt=attempt,
+        timestamp=record.timestamp if record.timestamp >= 0 else None,
+        key=text_of(record.key),
+        value=text_of(record.value),
+        headers=headers_of(record),
+        lease_until=until,
+        lease_ms=received.lock_ms,
+    )
 
 
 async def ack(call: Call) -> Statuses:

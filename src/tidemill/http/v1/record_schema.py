@@ -1,16 +1,25 @@
-"""Records of responses, and their keys, values and headers in JSON: text if they are UTF-8, and base64 otherwise."""
+"""Records of responses, and their keys, values and headers in JSON: text, and base64 for what is not text.
+
+Text is UTF-8 without control characters, except for tab, newline and return.  JSON escapes the others with six bytes
+each, and a broker that compressed zeros make send a response of a hundred times their size would run out of memory;
+the JSON of a text is at most twice as long.
+"""
 
 from base64 import b64encode
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from tidemill.batches.records import Record
 from tidemill.wire.primitives import Records
 
+DECOMPRESSED_BYTES_MAX: Final = 16 << 20  # of a batch: far more than producers gather in one
+_CONTROLS: Final = bytes({*range(32)} - {*b"\t\n\r"})
+
 
 class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes that are not UTF-8."""
+    """Bytes that are not UTF-8, or have control characters other than tab, newline and return."""
 
     base64: str
 
@@ -18,14 +27,19 @@ class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Text = str | Base64 | None
 """A key, a value or a header; None if the record has none."""
 
+Header = tuple[str | Base64, Text]
+"""The name and the value of a header."""
+
 
 def text_of(value: bytes | None) -> Text:
     if value is None:
         return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return Base64(b64encode(value).decode())
+    if len(value.translate(None, _CONTROLS)) == len(value):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            pass  # it is not text
+    return Base64(b64encode(value).decode())
 
 
 def batches_of(records: Records | None) -> bytes:
@@ -41,10 +55,15 @@ def size_of_batches(records: Records | None) -> int:
     return len(records) if isinstance(records, (bytes, bytearray, memoryview)) else sum(map(len, records))
 
 
-def size_of_texts(texts: Iterable[Text]) -> int:
-    """Return about how many bytes keys, values and headers have."""
+def size_of_record(key: Text, value: Text, headers: Iterable[Header]) -> int:
+    """Return about how many bytes a record has."""
+    texts = (key, value, *(it for header in headers for it in header))
     return sum(len(it.base64 if isinstance(it, Base64) else it or "") for it in texts)
 
 
-def headers_of(record: Record) -> list[tuple[str, Text]]:
-    return [(name, text_of(value)) for name, value in record.headers]
+def header_of(name: str, value: bytes | None) -> Header:
+    return (name if name.isprintable() else text_of(name.encode()) or "", text_of(value))
+
+
+def headers_of(record: Record) -> list[Header]:
+    return [header_of(*it) for it in record.headers]

@@ -25,7 +25,7 @@ from tidemill.http.v1.group_coordinators import describe_group
 from tidemill.http.v1.group_offsets import Position, positions_of
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, OFFSET_MAX, offsets_at
 from tidemill.http.v1.partition_reads import PartitionReader, ReadRecords, size_of
-from tidemill.http.v1.record_schema import Text
+from tidemill.http.v1.record_schema import Header, Text
 from tidemill.http.v1.rights import READ_TOPIC
 from tidemill.http.v1.stream_response import StreamResponse
 from tidemill.http.v1.topics import topic_of
@@ -56,7 +56,7 @@ class StreamRecord(msgspec.Struct, frozen=True):
     timestamp: int | None
     key: Text
     value: Text
-    headers: list[tuple[str, Text]]
+    headers: list[Header]
 
 
 async def stream(call: Call) -> StreamResponse:

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tidemill.client.timer_choice import Change, DueOrder, Listed, TimerChoice, delayed_by, due_at, shifted_by
 from tidemill.http.v1.calls import Refused
-from tidemill.http.v1.record_schema import Base64, Text, text_of
+from tidemill.http.v1.record_schema import Base64, Header, Text, header_of, text_of
 from tidemill.http.v1.records import BadRecord, from_base64
 from tidemill.model.duration import parse_shift_ms
 from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, VALUE_BYTES_MAX, BadDueTime, due_ms
@@ -74,7 +74,7 @@ class WaitingTimer(msgspec.Struct, frozen=True):
     timestamp: int | None
     size: Annotated[int, Meta(description="In bytes, as it is stored.")]
     key: Text
-    headers: list[tuple[str, Text]]
+    headers: list[Header]
     value: Text | UnsetType = UNSET
 
 
@@ -296,7 +296,7 @@ def waiting_of(listed: Listed, *, has_value: bool) -> WaitingTimer:
         timestamp=record.timestamp_ms if record.timestamp_ms >= 0 else None,
         size=record.size_bytes,
         key=text_of(record.key),
-        headers=[(it.name, text_of(it.value)) for it in record.headers],
+        headers=[header_of(it.name, it.value) for it in record.headers],
         value=text_of(record.value) if has_value else UNSET,
     )
 
