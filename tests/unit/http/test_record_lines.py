@@ -343,12 +343,12 @@ def test_blank_lines_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A body of nothing else would take eight times its size, as long as its client keeps the request open."""
     kept: list[record_lines._Lines] = []
 
-    class Kept(record_lines._Lines):
+    class Recorded(record_lines._Lines):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             kept.append(self)
 
-    monkeypatch.setattr(record_lines, "_Lines", Kept)
+    monkeypatch.setattr(record_lines, "_Lines", Recorded)
 
     status, answer = asyncio.run(produced(LeadersStub(), [b"\n" * 1_000, b"{}\n", b"\n" * 1_000, b"{\n"]))
 

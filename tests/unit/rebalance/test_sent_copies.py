@@ -155,10 +155,10 @@ def test_an_ended_copy_that_sends_again_goes_on() -> None:
     copies.sent(copy_of(1), 4 * MIB, 0)
 
     ended = []
-    for go_on in (lambda: copies.sent(copy_of(1), 1, 0), lambda: copies.wait_ms(copy_of(1), 0)):
+    for send_again in (lambda: copies.sent(copy_of(1), 1, 0), lambda: copies.wait_ms(copy_of(1), 0)):
         copies.end(copy_of(1))
         ended.append(copies.has_ended(copy_of(1)))
-        go_on()
+        send_again()
         ended.append(copies.has_ended(copy_of(1)))
 
     assert [True, False, True, False] == ended
