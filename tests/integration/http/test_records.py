@@ -197,3 +197,14 @@ def test_internal_topics_and_missing_ones_are_refused(brokers: list[HttpClient])
     body = {"records": [{"value": "x"}]}
     assert 404 == brokers[0].send("POST", "/v1/topics/missing/records", body).status
     assert 403 == brokers[0].send("POST", "/v1/topics/__tidemill_metadata/records", body).status
+
+
+def test_no_client_reads_the_metadata(brokers: list[HttpClient]) -> None:
+    """A queue on it would write its state into the log of the controller."""
+    for method, path, body in (
+        ("GET", "/v1/topics/__tidemill_metadata/partitions/0/records", None),
+        ("GET", "/v1/topics/__tidemill_metadata/stream", None),
+        ("GET", "/sandglass/topics/__tidemill_metadata/0", None),
+        ("POST", "/v1/queues/__tidemill_metadata/g/receive", {"consumer": "c"}),
+    ):
+        assert 403 == brokers[0].send(method, path, body).status, path

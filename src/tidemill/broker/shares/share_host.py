@@ -35,6 +35,7 @@ from tidemill.model.config_resolution import broker_int
 from tidemill.model.dead_letters import is_redrive
 from tidemill.model.errors import KafkaError
 from tidemill.model.shard import ShardId
+from tidemill.model.topic import METADATA_TOPIC
 from tidemill.peer import share_close
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending
@@ -149,6 +150,8 @@ class ShareHost:
         table = self._broker.shard_table
         name = table.name_of(key.topic_id)
         partition = None if name is None else table.partition(name, key.partition)
+        if name == METADATA_TOPIC:  # the state of a group would enter the log of the controller
+            raise KafkaError(errors.TOPIC_AUTHORIZATION_FAILED, f"topic {name} is for brokers only; use another topic")
         if partition is None:
             code = self._broker.missing_partition("", key.topic_id, key.partition)
         else:

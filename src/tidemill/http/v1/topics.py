@@ -13,7 +13,7 @@ from tidemill.http.v1.kafka_errors import check
 from tidemill.http.v1.rights import ALTER_TOPIC, CREATE_TOPIC, DELETE_TOPIC, DESCRIBE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 from tidemill.metadata.image import Topic
 from tidemill.metadata.metadata_records import TOPIC_RESOURCE, ConfigResource
-from tidemill.model.topic import NAME_LENGTH_MAX, topic_id_text
+from tidemill.model.topic import METADATA_TOPIC, NAME_LENGTH_MAX, topic_id_text
 from tidemill.model.topic_kind import KIND, TopicKind
 from tidemill.wire.messages import create_partitions, create_topics, delete_topics
 
@@ -185,7 +185,9 @@ def topic_of(call: Call) -> Topic:
 
 
 def topic_named(brokers: Brokers, name: str) -> Topic:
-    """Likewise for the topic of a name."""
+    """Likewise for the topic of a name; also raise Refused for the metadata's, which no client uses."""
+    if name == METADATA_TOPIC:
+        raise Refused(403, f"topic {name} is for brokers only; GET /v1/cluster and /v1/topics show what it says")
     topic = brokers.image.topic(name)
     if topic is None:
         raise Refused(404, f"topic {name[:300]} does not exist; create it with POST /v1/topics")

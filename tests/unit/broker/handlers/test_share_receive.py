@@ -9,6 +9,7 @@ from tests.unit.broker.share_member import STATIC, WAIT_MS, Got, ShareMember, co
 from tidemill.broker.request.lone_consumer import LoneConsumer
 from tidemill.model import errors
 from tidemill.model.back_off import DELAY_MS_MAX
+from tidemill.model.topic import METADATA_TOPIC_ID
 from tidemill.share.acknowledgement import Acknowledgement
 from tidemill.share.share_session import FINAL_EPOCH
 from tidemill.wire.messages import api_versions, delete_groups
@@ -345,6 +346,22 @@ def test_invalid_receives_are_refused(world: BrokerWorld, fields: dict[str, obje
     consumer = ResolvesShares(world, "w")
     response = consumer.client.ask(consumer.receive_request(**fields))
     assert (code, True) == (response.error_code, bool(response.error_message))
+
+
+def test_no_group_reads_the_metadata(world: BrokerWorld) -> None:
+    """
+    The state of its share would enter the log of the controller.
+    """
+    consumer = ResolvesShares(world, "w")
+
+    answer = world.ask(consumer.receive_request(topic_id=METADATA_TOPIC_ID))
+
+    assert errors.TOPIC_AUTHORIZATION_FAILED == answer.error_code
+    assert "__tidemill_metadata is for brokers only" in answer.error_message
+    resolved = world.ask(
+        consumer.resolve_request((0, 0, Acknowledgement.ACCEPT), topic_id=METADATA_TOPIC_ID, held_as=0, delay_ms=-1)
+    )
+    assert errors.TOPIC_AUTHORIZATION_FAILED == resolved.error_code
 
 
 def test_a_group_of_another_type_is_refused(world: BrokerWorld) -> None:

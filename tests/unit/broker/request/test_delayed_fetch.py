@@ -8,6 +8,7 @@ from tests.unit.broker.broker_world import BrokerWorld, Client
 from tidemill.broker.request.delayed_fetch import DelayedFetch
 from tidemill.metadata.topics import DeleteTopics
 from tidemill.model import errors
+from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID
 from tidemill.wire.messages.fetch import API, Request, Response
 
 KIB = 1 << 10
@@ -334,3 +335,19 @@ def test_bytes_read_from_disk_do_not_hide_later_records() -> None:
     answered = client.answer(api, version)
     assert answered is not None and sizes(answered)[0] > 100
     assert 0 == again.broker.memory.reading_bytes
+
+
+def test_no_client_fetches_the_metadata() -> None:
+    """
+    The topic is for brokers only, by its name and by its id: it will hold credentials.
+    """
+    world = world_with()
+    asked = [Request.Topic.Partition(partition=0, fetch_offset=0, partition_max_bytes=KIB)]
+    for version, topic in (
+        (VERSION, Request.Topic(topic=METADATA_TOPIC, partitions=asked)),
+        (16, Request.Topic(topic_id=METADATA_TOPIC_ID, partitions=asked)),
+    ):
+        response = world.ask(Request(max_wait_ms=0, min_bytes=1, max_bytes=KIB, topics=[topic]), version=version)
+        (answer,) = response.responses[0].partitions
+        assert errors.TOPIC_AUTHORIZATION_FAILED == answer.error_code
+        assert not answer.records
