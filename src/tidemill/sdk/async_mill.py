@@ -268,7 +268,6 @@ class AsyncMill:
         """Run the workers until `stop` is called.  If one fails, stop the others, and raise its exception."""
         if not self._workers:
             raise ValueError("there is no worker: decorate a function with @mill.worker(topic, group=…)")
-        self._stopping = asyncio.Event()  # of this event loop; the last run may have had another one
         await self.open()  # may take seconds, in which a signal stops what has not begun
         running = [asyncio.create_task(worker.run(self._stopping)) for worker in self._workers]
         try:
@@ -281,11 +280,15 @@ class AsyncMill:
         finally:
             self.stop()
             await asyncio.wait(running)
+            self._stopping = asyncio.Event()  # of the next run, which may have another event loop
         for task in running:
             task.result()
 
     def stop(self) -> None:
-        """Stop the workers, which finish the messages that they have begun.  Call it in the event loop."""
+        """
+        Stop the workers, which finish the messages that they have begun; before a run, it ends as soon as it begins.
+        Call it in the event loop.
+        """
         self._stopping.set()
 
     @property

@@ -8,8 +8,8 @@ import pytest
 
 from tidemill.http.v1.budgets import Taken
 from tidemill.http.v1.calls import Refused
-from tidemill.http.v1.partition_reads import ReadRecords
-from tidemill.http.v1.streams import PARTITIONS_MAX, _positions_of, _Stream
+from tidemill.http.v1.partition_reads import NothingReadable, ReadRecords
+from tidemill.http.v1.streams import PARTITIONS_MAX, _parts, _positions_of, _Stream
 
 TOPIC: Any = SimpleNamespace(name="t", partition_count=100)
 
@@ -42,3 +42,24 @@ def test_a_stream_ends_when_its_client_leaves_just_as_a_page_arrives(turns: int)
         assert reading.cancelled()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_sse", [True, False])
+def test_a_stream_that_ends_at_a_batch_that_cannot_be_decoded_can_be_continued_behind_it(is_sse: bool) -> None:
+    """A client that connects again with the last id does not meet the same batch."""
+
+    async def read() -> list[bytes]:
+        stream = _Stream(None, TOPIC, {}, Taken())  # type: ignore[arg-type]
+        stream._positions = {3: 7, 4: 9}
+        stream._follow = wait_for_ever  # type: ignore[method-assign]
+        stream._pages.put_nowait((3, NothingReadable("no readable records", 12)))
+        return [part async for part in _parts(stream, is_sse=is_sse)]
+
+    async def wait_for_ever(number: int, offset: int) -> None:
+        await asyncio.Event().wait()
+
+    begin, end = (part.decode() for part in asyncio.run(read()))
+
+    assert "3:7,4:9" in begin
+    assert ("id: 3:12,4:9\nevent: problem" if is_sse else '{"position": "3:12,4:9", "problem": {') in end
+    assert '"partition":3' in end.replace(": ", ":")

@@ -93,3 +93,29 @@ def test_a_client_is_stopped_while_it_connects(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(AsyncQueue, "receive", receive)
     monkeypatch.setattr(AsyncMill, "open", open_and_stop)
     asyncio.run(asyncio.wait_for(mill.run_workers(), 10))
+
+
+def test_a_client_that_is_stopped_before_it_runs_ends_at_once_and_may_run_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread may call `stop` just before another one calls `run`."""
+    mill, received = AsyncMill(http="127.0.0.1:1"), list[int]()
+
+    @mill.worker("t", group="g")
+    def handle(message: Any) -> None: ...
+
+    async def receive(self: AsyncQueue, count: int, **_: Any) -> Any:
+        received.append(count)
+        mill.stop()
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        mill.stop()
+        await mill.run_workers()
+        assert [] == received
+        await mill.run_workers()
+
+    monkeypatch.setattr(AsyncQueue, "receive", receive)
+    asyncio.run(asyncio.wait_for(run(), 10))
+
+    assert [1] == received

@@ -34,6 +34,7 @@ from tidemill.http.v1 import (
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.budgets import Budgets, begin
 from tidemill.http.v1.calls import Route, respond, response_of
+from tidemill.http.v1.rights import CONSUME
 from tidemill.http.v1.sending import HeadSent, in_parts
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
@@ -72,10 +73,7 @@ class Api:
         by_path: dict[tuple[str, str], dict[str, Route]] = {}
         for route in (*ROUTES, *sandglass.ROUTES):
             by_path.setdefault((route.path, route.method), {})[route.body_type] = route
-        self._paths = [
-            (Path(_with_slashes(path), _no_endpoint, methods=[method]), by_path[path, method])
-            for path, method in by_path
-        ]
+        self._paths = [(_path(path, method, by_type), by_type) for (path, method), by_type in by_path.items()]
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         with begin(scope, self._budgets):
@@ -123,6 +121,13 @@ class Api:
         if self._brokers is None:
             self._brokers = Brokers(broker)
         return await respond(routes, self._brokers, request)
+
+
+def _path(path: str, method: str, by_type: Mapping[str, Route]) -> Path:
+    found = Path(_with_slashes(path), _no_endpoint, methods=[method])
+    if found.methods is not None and any(route.access == CONSUME for route in by_type.values()):
+        found.methods.discard("HEAD")  # it would lease messages that no one gets
+    return found
 
 
 def _with_slashes(path: str) -> str:

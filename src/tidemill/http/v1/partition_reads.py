@@ -87,6 +87,14 @@ async def read(call: Call) -> ReadRecords:
     return await reader.read(offset, query.limit, query.wait_ms, taken)
 
 
+class NothingReadable(Refused):
+    """A read begins at a batch that cannot be decoded; `next_offset` is behind it."""
+
+    def __init__(self, detail: str, next_offset: int) -> None:
+        super().__init__(422, detail, next_offset=next_offset)
+        self.next_offset = next_offset
+
+
 class PartitionReader:
     """Reads one partition, wherever its leader is."""
 
@@ -122,11 +130,10 @@ class PartitionReader:
                 records, next_offset, bad = await asyncio.to_thread(_decoded, batches_of(answer.records), offset, limit)
             taken.give_back(size)
             if bad is not None and not records:
-                raise Refused(
-                    422,
+                raise NothingReadable(
                     f"the batch at offset {bad.first} of partition {self._partition} of topic {self._topic.name} has "
                     f"no readable records: {bad.problem}; continue at next_offset",
-                    next_offset=bad.next_offset,
+                    bad.next_offset,
                 )
             if records or loop.time() >= ends_at:
                 return ReadRecords(records, next_offset, answer.log_start_offset, answer.high_watermark)

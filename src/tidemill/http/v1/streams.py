@@ -3,7 +3,7 @@
     id: 0:13,1:5                     where each partition continues, after this record; alone at the beginning
     data: {"partition": 0, …}        a record
     : heartbeat                      after a while without records
-    event: problem                   the stream ends; data has the problem details
+    event: problem                   the stream ends; data has the problem details, id where it may be continued
 
 A client that connects again sends the last id in the header Last-Event-ID, as browsers do, and misses and repeats
 nothing.  A reader that is slow slows the stream down: a page of each partition is held, and nothing more is read.
@@ -24,7 +24,7 @@ from tidemill.http.v1.calls import Call, Refused, Route, busy
 from tidemill.http.v1.group_coordinators import describe_group
 from tidemill.http.v1.group_offsets import Position, positions_of
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, OFFSET_MAX, offsets_at
-from tidemill.http.v1.partition_reads import PartitionReader, ReadRecords, size_of
+from tidemill.http.v1.partition_reads import NothingReadable, PartitionReader, ReadRecords, size_of
 from tidemill.http.v1.record_schema import Header, Text
 from tidemill.http.v1.rights import READ_TOPIC
 from tidemill.http.v1.stream_response import StreamResponse
@@ -123,7 +123,7 @@ class _Stream:
         self._topic = topic
         self._positions = dict(sorted(positions.items()))
         self._taken = taken
-        self._pages: asyncio.Queue[tuple[int, ReadRecords] | Exception] = asyncio.Queue(1)
+        self._pages: asyncio.Queue[tuple[int, ReadRecords | NothingReadable] | Exception] = asyncio.Queue(1)
 
     async def events(self) -> AsyncGenerator[tuple[str, StreamRecord | None], None]:
         """Yield each record with the stream's position behind it, and None as a heartbeat.  Raise Refused."""
@@ -139,6 +139,9 @@ class _Stream:
                 if isinstance(page, Exception):
                     raise page
                 number, read = page
+                if isinstance(read, NothingReadable):
+                    self._positions[number] = read.next_offset
+                    raise read.with_fields(partition=number)
                 for it in read.records:
                     self._positions[number] = it.offset + 1
                     yield self.position, StreamRecord(number, it.offset, it.timestamp, it.key, it.value, it.headers)
@@ -160,6 +163,8 @@ class _Stream:
                 if page.records:
                     self._taken.response(size_of(page))
                     await self._pages.put((number, page))
+        except NothingReadable as unreadable:
+            await self._pages.put((number, unreadable))
         except Exception as problem:  # the reader of the pages raises it
             await self._pages.put(problem)
 
@@ -174,7 +179,8 @@ async def _parts(source: _Stream, *, is_sse: bool) -> AsyncGenerator[bytes, None
     except (Refused, Exhausted) as problem:
         refused = busy(problem) if isinstance(problem, Exhausted) else problem
         text = refused.answer.text.strip().encode()
-        yield b"event: problem\ndata: %s\n\n" % text if is_sse else b'{"problem": %s}\n' % text
+        form = b"id: %s\nevent: problem\ndata: %s\n\n" if is_sse else b'{"position": "%s", "problem": %s}\n'
+        yield form % (source.position.encode(), text)
 
 
 def _encoded(position: str, record: StreamRecord | None, *, is_sse: bool) -> bytes:

@@ -1,0 +1,38 @@
+"""Which methods the paths of the HTTP API allow."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tidemill.http.v1.application import Api
+
+
+@pytest.fixture
+def api() -> Api:
+    """Return the API of a process that does not serve yet: it answers 503 on every path that it has."""
+    return Api(lambda: None, "1.0")
+
+
+def status_of(api: Api, method: str, path: str) -> int:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": []}
+    asyncio.run(api(scope, receive, send))
+    status: int = sent[0]["status"]
+    return status
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/v1/topics/t", 503), ("/sandglass/topics/t/0", 503), ("/sandglass/topics/t/0/group/consumer", 405)],
+)
+def test_head_is_get_without_a_body_but_takes_no_messages(api: Api, path: str, status: int) -> None:
+    """A receive leases messages, and the response to HEAD could not show them."""
+    assert (status, 503) == (status_of(api, "HEAD", path), status_of(api, "GET", path))
