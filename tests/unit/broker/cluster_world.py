@@ -329,13 +329,17 @@ class ClusterWorld:
 
     def create(self, name: str, partitions: int = 1, *, brokers: Sequence[int] = (1, 2, 3), **settings: str) -> None:
         """Create a topic and wait until every broker knows its leaders.  The first of `brokers` is preferred."""
+        self.create_assigned(name, [brokers] * partitions, **settings)
+
+    def create_assigned(self, name: str, assignments: Sequence[Sequence[int]], **settings: str) -> None:
+        """Likewise, with the brokers of each partition.  Those with other brokers are another shard."""
         named = tuple((key.replace("_", "."), value) for key, value in settings.items())
-        assignment = tuple(BrokerId(broker) for broker in brokers)
+        partitions = len(assignments)
         topic = NewTopic(
             name=name,
             partition_count=-1,
             replication_factor=-1,
-            assignments=tuple((number, assignment) for number in range(partitions)),
+            assignments=tuple((it, tuple(map(BrokerId, brokers))) for it, brokers in enumerate(assignments)),
             settings=named,
         )
         created: list[Any] = []

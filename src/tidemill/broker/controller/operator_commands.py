@@ -148,9 +148,15 @@ class OperatorCommands:
 
     def move(self, shard_id: ShardId, brokers: Sequence[BrokerId]) -> Pending[Answer]:
         """Plan the replicas of a shard, the preferred leader first."""
-        is_under_way = self._is_under_way(self._image().shards.get(shard_id))
+        shard = self._image().shards.get(shard_id)
         return self._plan(
-            Move(shard_id=shard_id, brokers=tuple(brokers), reason=Reason.USER, is_under_way=is_under_way)
+            Move(
+                shard_id=shard_id,
+                brokers=tuple(brokers),
+                reason=Reason.USER,
+                is_under_way=self._is_under_way(shard),
+                is_for_topic=shard is not None and len(brokers) != len(shard.replicas),
+            )
         )
 
     def cancel(self, shard_id: ShardId) -> Pending[Answer]:
@@ -162,10 +168,13 @@ class OperatorCommands:
         if shard is None or not shard.previous or not self._is_under_way(shard):
             why = f"no replica of shard {shard_id} is on its way; `tidemill cluster moves` lists those that are"
             return _answered(Answer(Problem(errors.NO_REASSIGNMENT_IN_PROGRESS, why)))
+        former = former_brokers(self._image(), shard)
+        if isinstance(former, Problem):
+            return _answered(Answer(former))
         return self._plan(
             Move(
                 shard_id=shard_id,
-                brokers=former_brokers(self._image(), shard),
+                brokers=former,
                 reason=Reason.USER,
                 expected=shard.replicas,
                 is_under_way=True,

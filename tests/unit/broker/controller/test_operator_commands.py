@@ -218,6 +218,20 @@ def test_a_cancelled_move_does_not_return_to_a_broker_that_is_gone() -> None:
     assert [1, 2, 4] == planned
 
 
+def test_a_shard_of_several_keeps_the_number_of_replicas_of_its_topic() -> None:
+    """A user who names too few brokers would have fewer copies, and writes be refused for one partition of many."""
+    world = flights()
+    world.create_assigned("delays", [(1, 2, 3), (2, 3, 4)])
+    first = world.running.broker.image.topics["delays"].shard_ids[0]
+
+    fewer = world.command(Operation.MOVE, shard_id=first, brokers=[1])
+    elsewhere = world.command(Operation.MOVE, shard_id=first, brokers=[4, 2, 3])
+
+    assert errors.INVALID_REPLICA_ASSIGNMENT == fewer.error_code
+    assert "all together or not at all" in (fewer.error_message or "")
+    assert errors.NONE == elsewhere.error_code
+
+
 def test_a_leadership_is_transferred() -> None:
     world = flights()
 
