@@ -92,15 +92,17 @@ def _not_admitted_problem(broker_id: BrokerId, old: DirectoryId, held: Broker | 
 def _replace_directory(image: ClusterImage, old: ReplicaKey, new: ReplicaKey) -> tuple[list[Record], tuple[str, ...]]:
     """Return the records that replace directory `old` with `new`, and a warning if shards are lost with `old`.
 
-    The new directory replaces the old one among the replicas of every shard.  A shard whose only replica was in the old
-    directory can no longer be served; the warning names its topic.
+    The new directory replaces the old one among the replicas of every shard.  Its copy is no move that can be
+    cancelled, so that the shard forgets where it was before its last move, which may have ended long ago.  A shard
+    whose only replica was in the old directory can no longer be served; the warning names its topic.
     """
     records: list[Record] = []
     lost: list[str] = []
     for shard in image.shards.values():
         if old in shard.replicas or old in shard.previous:
             replicas = _replaced(shard.replicas, old, new)
-            records.append(ReplicasRecord(shard.shard_id, replicas, _replaced(shard.previous, old, new), shard.reason))
+            previous = () if old in shard.replicas else _replaced(shard.previous, old, new)
+            records.append(ReplicasRecord(shard.shard_id, replicas, previous, shard.reason))
             if replicas == (new,):
                 lost.append(f"{image.topics_by_id[shard.topic_id].name} (shard {shard.shard_id})")
     if not lost:

@@ -113,7 +113,10 @@ def _move(image: ClusterImage, shard: Shard, named: Mapping[int, Brokers | None]
         why = f"no replica of {partitions_text(shard.partitions)} of {_topic(image, shard).name} is on its way"
         return Problem(errors.NO_REASSIGNMENT_IN_PROGRESS, why)
     else:
-        brokers = former_brokers(image, shard)
+        former = former_brokers(image, shard)
+        if isinstance(former, Problem):
+            return former
+        brokers = former
     return Move(
         shard_id=shard.shard_id,
         brokers=brokers,
@@ -131,10 +134,11 @@ def _most_named(goals: Sequence[Brokers]) -> Brokers:
     return brokers
 
 
-def former_brokers(image: ClusterImage, shard: Shard) -> Brokers:
+def former_brokers(image: ClusterImage, shard: Shard) -> Brokers | Problem:
     """
     Return the brokers to which a cancelled move returns: those before the goal.  A broker that has left since, or is
-    gone, is replaced by one of the goal: a goal with a dead member is never reached.
+    gone, is replaced by one of the goal: a goal with a dead member is never reached.  Return a problem if there is
+    none: a cancelled move must not leave the shard with fewer replicas.
     """
     usable = {it.broker_id for it in image.registered() if it.presence is not Presence.GONE}
     former = broker_ids(shard.previous)
@@ -145,6 +149,12 @@ def former_brokers(image: ClusterImage, shard: Shard) -> Brokers:
             brokers.append(broker_id)
         elif substitutes:
             brokers.append(substitutes.pop(0))
+        else:
+            why = (
+                f"shard {shard.shard_id} cannot return to brokers {former}, because broker {broker_id} has left or is "
+                "gone: move it to the brokers where it is to be"
+            )
+            return Problem(errors.INVALID_REPLICA_ASSIGNMENT, why)
     return tuple(brokers)
 
 

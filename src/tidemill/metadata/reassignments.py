@@ -75,8 +75,9 @@ def _records(image: ClusterImage, shard: Shard, move: Move) -> tuple[ReplicasRec
     replicas = tuple(image.brokers[broker_id].voter for broker_id in move.brokers)
     if (replicas, move.reason) == (shard.replicas, shard.reason):
         return ()
-    stays = move.is_under_way or replicas == shard.replicas
-    previous = shard.previous if stays else shard.replicas
+    is_other = replicas != shard.replicas
+    is_first = is_other and not (move.is_under_way and shard.previous)  # the present goal is one to return to
+    previous = shard.replicas if is_first else shard.previous
     return (ReplicasRecord(shard.shard_id, replicas, previous, move.reason),)
 
 

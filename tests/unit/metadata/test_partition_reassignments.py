@@ -173,6 +173,17 @@ def test_a_member_that_was_removed_is_replaced(cluster: Cluster) -> None:
     assert {FIRST: (4, 2, 3)} == moves(found)
 
 
+def test_a_cancelled_move_leaves_no_fewer_replicas_than_the_shard_had(cluster: Cluster) -> None:
+    """A member that was removed has no substitute if the goal has no other brokers."""
+    plan(cluster, FIRST, 2, 3)
+    cluster.controller.replay([RemoveBrokerRecord(BrokerId(1))])
+
+    found = wanted(cluster, {0: None, 1: None}, voters=lambda _: tuple(map(voter, (1, 2, 3))))
+
+    assert [] == found.moves
+    assert dict.fromkeys(range(2), errors.INVALID_REPLICA_ASSIGNMENT) == codes(found)
+
+
 def test_nothing_to_cancel(cluster: Cluster) -> None:
     """A shard that is at its goal has nothing under way, although it remembers where it was before."""
     plan(cluster, FIRST, 4, 2, 3)

@@ -65,6 +65,29 @@ def test_a_goal_keeps_what_was_planned_before() -> None:
     ]
 
 
+def test_a_goal_that_is_not_reached_without_a_move_is_one_to_return_to() -> None:
+    """A shard whose member has a new directory is under way, although it has no former replicas."""
+    made = cluster()
+
+    plan(made, move(2, is_under_way=True))
+
+    assert goal(made) == ([2], [1], Reason.COUNT)
+
+
+def test_a_new_directory_ends_the_way_back_of_a_former_move() -> None:
+    """
+    Its copy is under way like a move.  A cancel would return to brokers that the shard left long ago, and which may
+    have left the cluster since.
+    """
+    made = cluster()
+    plan(made, move(2))
+    moved = goal(made)
+
+    assert made.do(admission(DirectoryId(b"y" * 16), 2)).problem is None
+
+    assert (moved, goal(made)) == (([2], [1], Reason.COUNT), ([2], [], Reason.COUNT))
+
+
 def test_a_user_can_pin_a_shard_where_it_is() -> None:
     """
     A user's goal that is the present one already is recorded with its reason, which no later reason undoes, and with

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.partition_reassignments import former_brokers
+from tidemill.metadata.result import Problem
 from tidemill.model.broker_id import BrokerId, broker_ids
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
@@ -83,14 +84,14 @@ def moves_under_way(image: ClusterImage, view: View, index: ShardIndex) -> tuple
         shard, figures = image.shards.get(shard_id), view.shards.get(shard_id)
         if shard is None or figures is None or figures.membership is None:
             continue
-        voters = figures.membership.voters
+        voters, former = figures.membership.voters, former_brokers(image, shard)
         moves.append(
             MoveUnderWay(
                 shard_id,
                 shard.reason,
                 tuple(broker_ids(voters)),
                 tuple(broker_ids(shard.replicas)),
-                former_brokers(image, shard),
+                () if isinstance(former, Problem) else former,
                 figures.size,
                 missing_bytes(figures, shard.replicas),
             )
