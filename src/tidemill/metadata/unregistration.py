@@ -8,6 +8,7 @@ from tidemill.metadata.metadata_records import RemoveBrokerRecord
 from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
+from tidemill.model.broker_state import Presence
 from tidemill.model.shard import METADATA_SHARD, ShardId
 
 SHARDS_NAMED_MAX = 10  # a message that named all of a broker's shards would have thousands of numbers
@@ -40,7 +41,9 @@ def _refusal(context: DecisionContext, command: UnregisterBroker) -> str | None:
         return "it is live; drain it with `tidemill cluster drain`, and stop it"
     planned = {it for it, shard in shards.items() if any(key.broker_id == broker_id for key in shard.replicas)}
     if planned:
-        return f"replicas of {_shards_text(image, planned)} are planned on it; drain it with `tidemill cluster drain`"
+        is_gone = image.brokers[broker_id].presence is Presence.GONE
+        fix = "wait until they are placed elsewhere" if is_gone else "drain it with `tidemill cluster drain`"
+        return f"replicas of {_shards_text(image, planned)} are planned on it; {fix}"
     member_of = {it for it in command.carrying if it in shards}
     if member_of:
         return f"it is still a member of {_shards_text(image, member_of)}; wait until their replicas have moved"

@@ -3,10 +3,12 @@
 import pytest
 
 from tests.unit.metadata.controller_world import Cluster, admission, registration, voter
+from tidemill.metadata.broker_states import SetPresence
 from tidemill.metadata.reassignments import Move, PlanMoves
 from tidemill.metadata.unregistration import UnregisterBroker
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
+from tidemill.model.broker_state import Presence
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
 
@@ -135,3 +137,16 @@ def test_unregistering_needs_feature_level_2() -> None:
 
     assert problem is not None and problem[0] == errors.UNSUPPORTED_VERSION
     assert "unregistering brokers needs feature level 2" in problem[1]
+
+
+def test_a_broker_that_is_gone_is_not_to_be_drained() -> None:
+    """Its replicas are placed elsewhere without that."""
+    made = cluster()
+    made.do(PlanMoves(moves=(Move(shard_id=ShardId(1), brokers=(FOUR,), reason=Reason.USER),)))
+    for presence in (Presence.SILENT, Presence.GONE):
+        made.do(SetPresence(broker_id=FOUR, presence=presence))
+
+    problem = unregister(made)
+
+    assert problem is not None
+    assert problem[1].endswith("are planned on it; wait until they are placed elsewhere")
