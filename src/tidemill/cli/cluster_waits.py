@@ -9,7 +9,7 @@ from tidemill.cli.cluster_http import ClusterHttp
 from tidemill.cli.duration import duration_ms
 from tidemill.cli.failure import Failed
 from tidemill.cli.output import counted
-from tidemill.client.broker_http import NoResponse, NotReady
+from tidemill.client.broker_http import NoResponse, NotReady, Refused
 from tidemill.model.data_size import size_text
 
 POLL_S: Final = 0.5
@@ -84,13 +84,25 @@ def sync_left(cluster: ClusterHttp, broker_id: int) -> str | None:
 
 
 def majority_left(cluster: ClusterHttp, broker_id: int) -> str | None:
-    """Return which shards would lose their in-sync majority without a broker."""
+    """
+    Return which shards would lose their in-sync majority without a broker.  Raise Refused if waiting does not help, as
+    for a topic of two replicas.
+    """
     answer = cluster.get(f"/v1/brokers/{broker_id}/may-stop")
     if answer["may_stop"]:
         return None
-    found = [it["sentence"] for it in answer["findings"]]
-    more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
-    return "; ".join(found[:3]) + more
+    lasting = [it["sentence"] for it in answer["findings"] if it["kind"] == "replicas"]
+    if lasting:
+        raise Refused(
+            f"broker {broker_id} cannot stop without a pause, however long you wait: {_several(lasting)}.  Give their "
+            "topics three replicas, or stop the broker all the same: they are not served until it is back"
+        )
+    return _several([it["sentence"] for it in answer["findings"]])
+
+
+def _several(sentences: list[str]) -> str:
+    more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
+    return "; ".join(sentences[:3]) + more
 
 
 def _untold(found: dict[str, Any]) -> str | None:

@@ -104,13 +104,21 @@ def test_a_broker_that_the_controller_does_not_know_is_not_back() -> None:
 
 
 def test_what_keeps_a_broker_from_stopping_is_named_in_part() -> None:
-    findings = [{"sentence": f"shard {number}: why"} for number in range(5)]
+    findings = [{"kind": "majority", "sentence": f"shard {number}: why"} for number in range(5)]
 
     assert "shard 0: why; shard 1: why; shard 2: why; and 2 more" == majority_left(
         Answers(may_stop={"may_stop": False, "findings": findings}),  # type: ignore[arg-type]
         3,
     )
     assert majority_left(Answers(may_stop={"may_stop": True, "findings": []}), 3) is None  # type: ignore[arg-type]
+
+
+def test_a_broker_that_some_topic_never_can_do_without_is_not_waited_for() -> None:
+    """A plan of restarts would stop there for ever, at a topic of one or two replicas."""
+    findings = [{"kind": "majority", "sentence": "shard 1: late"}, {"kind": "replicas", "sentence": "shard 2: too few"}]
+
+    with pytest.raises(Refused, match=r"without a pause, .*: shard 2: too few\.  Give their topics three"):
+        majority_left(Answers(may_stop={"may_stop": False, "findings": findings}), 3)  # type: ignore[arg-type]
 
 
 def test_nothing_has_ended_before_a_new_controller_knows_all_voters() -> None:

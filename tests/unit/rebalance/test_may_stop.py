@@ -44,7 +44,7 @@ def test_a_replica_that_was_in_sync_and_is_not_live_does_not_count() -> None:
     cluster.lose(2, Presence.ACTIVE, 5_000)
     view = replace(cluster.view, shards=view.shards)
 
-    assert [1] == [found.shard_id for found in finish(may_stop(cluster.image, view, BrokerId(1)))]
+    assert [(1, False)] == [(it.shard_id, it.is_lasting) for it in finish(may_stop(cluster.image, view, BrokerId(1)))]
 
 
 def test_replicas_that_are_too_few_to_do_without_one() -> None:
@@ -54,7 +54,9 @@ def test_replicas_that_are_too_few_to_do_without_one() -> None:
     cluster.add(1, 2)
 
     found = asked(cluster, 1)
+    lasting = [it.is_lasting for it in finish(may_stop(cluster.image, cluster.view, BrokerId(1)))]
 
+    assert [True, True] == lasting
     assert "shard 1: its only replica is there" == found[1]
     assert "shard 2: 1 of 2 replicas would be left in sync, and 2 are needed; its replicas are too few" in found[2]
 

@@ -109,7 +109,10 @@ class OperatorCommands:
             if shards is OUTCOME_UNKNOWN:
                 pending.complete(LOST)
             else:
-                findings = (Finding("majority", it.sentence, shard_id=it.shard_id) for it in shards)
+                findings = (
+                    Finding("replicas" if it.is_lasting else "majority", it.sentence, shard_id=it.shard_id)
+                    for it in shards
+                )
                 pending.complete(Answer(findings=tuple(findings)))
 
         computed = self._host.compute(lambda image, view, _now_ms, _planner: may_stop(image, view, broker_id))
