@@ -73,12 +73,14 @@ def move_left(cluster: ClusterHttp, shard_id: int) -> str | None:
 
 
 def sync_left(cluster: ClusterHttp, broker_id: int) -> str | None:
-    """Return why a broker does not serve all that it carries, with all that is committed."""
+    """Return why the cluster does not count on a broker again, or it does not serve all that it carries."""
     row = _broker(cluster, broker_id)
     if row is None or not row["is_live"]:
         return "it is not live"
     if not row["is_ready"]:
         return "it is not ready to lead"
+    if row["presence"] != "active":
+        return f"it is {row['presence']} until it has been back for a while"
     late = row["not_in_sync"]
     return f"{counted(late, 'shard')} not in sync" if late else None
 

@@ -90,11 +90,12 @@ def test_a_drain_ends_when_nothing_is_planned_there_and_nothing_is_still_a_voter
         ({}, None),
         ({"is_live": False}, "it is not live"),
         ({"is_ready": False}, "it is not ready to lead"),
+        ({"presence": "gone"}, "it is gone until it has been back for a while"),
         ({"not_in_sync": 2}, "2 shards not in sync"),
     ],
 )
 def test_a_broker_is_back_when_all_it_carries_is_in_sync(changes: dict[str, Any], left: str | None) -> None:
-    row = {"broker_id": 3, "is_live": True, "is_ready": True, "not_in_sync": 0} | changes
+    row = {"broker_id": 3, "presence": "active", "is_live": True, "is_ready": True, "not_in_sync": 0} | changes
 
     assert left == sync_left(Answers(rebalance={"brokers": [row]}), 3)  # type: ignore[arg-type]
 
