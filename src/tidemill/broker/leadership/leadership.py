@@ -5,12 +5,14 @@
     leader, term not confirmed   NOT_LEADER_OR_FOLLOWER    OFFSET_NOT_AVAILABLE, except for committed records
     leader, in a transfer        NOT_LEADER_OR_FOLLOWER    served
     damaged                      KAFKA_STORAGE_ERROR       KAFKA_STORAGE_ERROR
+    of the metadata topic        TOPIC_AUTHORIZATION_FAILED, because it is for brokers only, and will hold credentials
 
 A new leader has every committed record, but does not know how many of its records are committed until an entry of its
 own term has committed (KIP-207, rule A1 of `docs/raft.md`).  `docs/protocol/leadership.md` lists each API's errors.
 """
 
 from tidemill.model import errors
+from tidemill.model.topic import METADATA_TOPIC
 from tidemill.shard.partition import Partition
 
 
@@ -19,6 +21,8 @@ def leadership_problem(partition: Partition, leader_epoch: int) -> int:
     Return 0 if this broker may serve a client that expects `leader_epoch` (-1 for any), otherwise the error code
     (KIP-320).
     """
+    if partition.topic == METADATA_TOPIC:
+        return errors.TOPIC_AUTHORIZATION_FAILED
     shard = partition.shard
     if not shard.is_serving:
         if shard.log.damage is not None:

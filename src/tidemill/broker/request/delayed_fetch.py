@@ -12,7 +12,6 @@ from tidemill.broker.leadership.leadership import reading_problem
 from tidemill.broker.request.leader_hints import WRONG_LEADER, add_leader_hints
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
-from tidemill.model.topic import METADATA_TOPIC
 from tidemill.shard.partition import REQUEST_COST, Partition
 from tidemill.shard.pending import Pending
 from tidemill.storage.disk import Buffer
@@ -176,8 +175,6 @@ class DelayedFetch(Pending[Response]):
         broker = self._context.broker
         if partition is None:
             return broker.missing_partition(key[0], key[1], key[2])
-        if partition.topic == METADATA_TOPIC:
-            return errors.TOPIC_AUTHORIZATION_FAILED  # it is for brokers only, and will hold credentials
         return reading_problem(partition, wanted.leader_epoch, wanted.fetch_offset)
 
     def _read(

@@ -2,13 +2,14 @@
 
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
 from tidemill.model import errors
+from tidemill.model.topic import METADATA_TOPIC
 from tidemill.wire.messages import delete_records
 from tidemill.wire.messages.list_offsets import Request
 
 
-def offset_of(world: BrokerWorld, timestamp: int) -> tuple[int, int]:
+def offset_of(world: BrokerWorld, timestamp: int, name: str = "flights") -> tuple[int, int]:
     partition = Request.Topic.Partition(partition_index=0, timestamp=timestamp)
-    topic = Request.Topic(name="flights", partitions=[partition])
+    topic = Request.Topic(name=name, partitions=[partition])
     (answer,) = world.ask(Request(replica_id=-1, isolation_level=0, topics=[topic])).topics[0].partitions
     return answer.error_code, answer.offset
 
@@ -52,6 +53,17 @@ def test_a_partition_that_does_not_exist_has_no_offsets() -> None:
     answered = offset_of(world, -1)
 
     assert (errors.UNKNOWN_TOPIC_OR_PARTITION, -1) == answered
+
+
+def test_the_metadata_has_no_offsets_for_clients() -> None:
+    """
+    The topic is for brokers only.
+    """
+    world = BrokerWorld()
+
+    told = [offset_of(world, timestamp, METADATA_TOPIC) for timestamp in (-1, -2, BEGIN_MS)]
+
+    assert [(errors.TOPIC_AUTHORIZATION_FAILED, -1)] * 3 == told
 
 
 def test_offsets_survive_a_kill() -> None:

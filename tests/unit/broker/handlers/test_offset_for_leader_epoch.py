@@ -2,12 +2,15 @@
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.model import errors
+from tidemill.model.topic import METADATA_TOPIC
 from tidemill.wire.messages.offset_for_leader_epoch import Request
 
 
-def asked(world: BrokerWorld, epoch: int, *, current: int = -1, number: int = 0) -> tuple[int, int, int]:
+def asked(
+    world: BrokerWorld, epoch: int, *, current: int = -1, number: int = 0, topic: str = "flights"
+) -> tuple[int, int, int]:
     partition = Request.Topic.Partition(partition=number, current_leader_epoch=current, leader_epoch=epoch)
-    (answer,) = world.ask(Request(topics=[Request.Topic(topic="flights", partitions=[partition])])).topics[0].partitions
+    (answer,) = world.ask(Request(topics=[Request.Topic(topic=topic, partitions=[partition])])).topics[0].partitions
     return answer.error_code, answer.leader_epoch, answer.end_offset
 
 
@@ -41,6 +44,17 @@ def test_a_client_of_another_epoch_is_fenced() -> None:
     codes = [asked(world, 1, current=current)[0] for current in (1, 2, 3)]
 
     assert [errors.FENCED_LEADER_EPOCH, errors.NONE, errors.UNKNOWN_LEADER_EPOCH] == codes
+
+
+def test_the_metadata_has_no_epochs_for_clients() -> None:
+    """
+    The topic is for brokers only.
+    """
+    world = world_of_two_epochs()
+
+    answered = asked(world, 1, topic=METADATA_TOPIC)
+
+    assert (errors.TOPIC_AUTHORIZATION_FAILED, -1, -1) == answered
 
 
 def test_a_partition_that_does_not_exist_has_no_epochs() -> None:
