@@ -32,6 +32,7 @@ from tidemill.model.clock import Clock, PreciseClock
 from tidemill.model.config_resolution import broker_int, broker_value
 from tidemill.peer.link import LinkOwner
 from tidemill.runtime import event_loop
+from tidemill.runtime.heap import keep_large_blocks_out_of_heap
 from tidemill.runtime.open_files_limit import raise_open_files_limit
 from tidemill.runtime.os_clock import OsClock, process_cpu_us
 from tidemill.runtime.os_disk import OsDisk
@@ -143,6 +144,7 @@ class _Process:
         if addresses is not None:
             gc.freeze()  # Objects made during the start live long: exclude them from later collections.
             gc.set_threshold(50_000, 20, 20)
+            keep_large_blocks_out_of_heap()
             if self.opened is not None:
                 self.opened(broker)
             ready(addresses)

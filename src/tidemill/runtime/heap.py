@@ -1,8 +1,26 @@
 """Returns freed memory to the operating system.  glibc keeps freed parts of its heap, which can be large."""
 
 import ctypes
+from typing import Final
 
-_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # None if the C library is not glibc
+LARGE_BYTES: Final = 4 << 20  # more than most requests and responses have
+_FREE_END_BYTES: Final = 2 * LARGE_BYTES  # stay at the end of the heap, as glibc itself chooses them
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of <malloc.h>
+
+_libc = ctypes.CDLL(None)
+_malloc_trim = getattr(_libc, "malloc_trim", None)  # None if the C library is not glibc
+_mallopt = getattr(_libc, "mallopt", None)
+
+
+def keep_large_blocks_out_of_heap() -> None:
+    """Return each block of LARGE_BYTES or more to the system as soon as it is freed.
+
+    Otherwise glibc takes blocks of up to 32 MiB from its heap once one of them has been freed, and a few records in
+    use behind their place make the heap keep it.
+    """
+    if _mallopt is not None and _malloc_trim is not None:  # musl has a `mallopt` that does nothing
+        _mallopt(_MMAP_THRESHOLD, LARGE_BYTES)
+        _mallopt(_TRIM_THRESHOLD, _FREE_END_BYTES)
 
 
 def return_freed_memory() -> None:
