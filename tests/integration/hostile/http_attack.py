@@ -56,6 +56,22 @@ class HttpAttacker:
             except TimeoutError:
                 raise AssertionError(f"no answer within {ANSWER_S_MAX} s to {data[:200]!r}, {len(data)} B") from None
 
+    def first_bytes(self, data: bytes, size: int) -> bytearray:
+        """
+        Send a request, and return the first `size` bytes of its response; all, if it has fewer.  Try again while the
+        broker is still busy with the response of a client that has left.
+        """
+        until = time.monotonic() + ANSWER_S_MAX
+        while True:
+            received = bytearray()
+            with self.connect() as client:
+                client.sendall(data)
+                while len(received) < size and (part := client.recv(size - len(received))):
+                    received += part
+            if not received.startswith(b"HTTP/1.1 503") or time.monotonic() > until:
+                return received
+            time.sleep(PAUSE_S)
+
     def json(self, path: str) -> tuple[int, Any]:
         """Return the status and the body of a response to a GET request of a well-behaved client."""
         with self.connect() as client:
@@ -74,6 +90,9 @@ class HttpAttacker:
     def restart_peak(self) -> int:
         """Measure the peak of the resident memory from now on, and return what is resident now."""
         self._references.write_text("5")
+        return self.resident()
+
+    def resident(self) -> int:
         return self._bytes("VmRSS")
 
     def peak(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from tidemill.batches.batch import HEADER_BYTES
@@ -182,7 +183,8 @@ def test_control_characters_take_little_more_room_than_bytes() -> None:
     """In JSON, text with them would take six times as much."""
     (message,) = received_from(LeaderStub(batch(0, bytes(300)), records=1))
 
-    assert Base64("A" * 400) == message.value
+    assert Base64(bytes(300)) == message.value
+    assert 400 + len('{"base64":""}') == len(msgspec.json.encode(message.value))
 
 
 def test_what_cannot_be_decoded_is_rejected_and_holds_up_nothing() -> None:

@@ -1,7 +1,5 @@
 """Keys, values and headers in JSON: text or base64."""
 
-from base64 import b64decode
-
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,13 +15,13 @@ def test_text_is_text_and_the_rest_is_base64() -> None:
     assert "a\tb\r\n\x7f ä" == text_of("a\tb\r\n\x7f ä".encode())
     assert "" == text_of(b"")
     assert text_of(None) is None
-    assert Base64("/w==") == text_of(b"\xff")
+    assert Base64(b"\xff") == text_of(b"\xff")
     for code in {*range(32)} - {9, 10, 13}:
         assert isinstance(text_of(bytes([97, code])), Base64), code
 
 
 def _data(text: Text) -> bytes:
-    return b64decode(text.base64) if isinstance(text, Base64) else (text or "").encode()
+    return text.base64 if isinstance(text, Base64) else (text or "").encode()
 
 
 @given(st.one_of(st.binary(), st.text().map(str.encode), st.text(st.characters(max_codepoint=31)).map(str.encode)))
@@ -45,5 +43,5 @@ def test_names_of_headers_are_bounded_like_values() -> None:
 
     headers = headers_of(record)
 
-    assert [("plain", Base64("AA==")), ("ä\tb", None), (Base64("AAAA"), "x")] == headers
+    assert [("plain", Base64(b"\x00")), ("ä\tb", None), (Base64(bytes(3)), "x")] == headers
     assert len("plain") + 4 + 3 + 4 + 1 == size_of_record(None, None, headers)

@@ -26,7 +26,7 @@ def test_a_message_has_its_bytes_in_base64() -> None:
     """
     64-bit numbers are texts, and what is empty is left out.
     """
-    record = ReadRecord(7, 1_700_000_000_123, "k", Base64("/w=="), [])
+    record = ReadRecord(7, 1_700_000_000_123, "k", Base64(b"\xff"), [])
     offset = b64encode((1_700_000_000_123).to_bytes(6) + (7).to_bytes(8)).decode()
     expected = {
         "index": "7",

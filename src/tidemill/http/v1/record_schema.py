@@ -5,7 +5,6 @@ each, and a broker that compressed zeros make send a response of a hundred times
 the JSON of a text is at most twice as long.
 """
 
-from base64 import b64encode
 from collections.abc import Iterable
 from typing import Final
 
@@ -21,7 +20,7 @@ _CONTROLS: Final = bytes({*range(32)} - {*b"\t\n\r"})
 class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes that are not UTF-8, or have control characters other than tab, newline and return."""
 
-    base64: str
+    base64: bytes
 
 
 Text = str | Base64 | None
@@ -39,7 +38,7 @@ def text_of(value: bytes | None) -> Text:
             return value.decode()
         except UnicodeDecodeError:
             pass  # it is not text
-    return Base64(b64encode(value).decode())
+    return Base64(value)
 
 
 def batches_of(records: Records | None) -> bytes:
@@ -58,7 +57,7 @@ def size_of_batches(records: Records | None) -> int:
 def size_of_record(key: Text, value: Text, headers: Iterable[Header]) -> int:
     """Return about how many bytes a record has."""
     texts = (key, value, *(it for header in headers for it in header))
-    return sum(len(it.base64 if isinstance(it, Base64) else it or "") for it in texts)
+    return sum(-(-len(it.base64) // 3) * 4 if isinstance(it, Base64) else len(it or "") for it in texts)
 
 
 def header_of(name: str, value: bytes | None) -> Header:

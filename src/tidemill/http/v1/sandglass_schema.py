@@ -110,7 +110,7 @@ def _base64(text: Text) -> str:
         case None:
             return ""
         case Base64():
-            return text.base64
+            return b64encode(text.base64).decode()
         case _:
             return b64encode(text.encode()).decode()
 

@@ -9,7 +9,7 @@ from tidemill.http.v1.calls import disconnected
 
 
 class StreamResponse:
-    def __init__(self, parts: AsyncGenerator[bytes, None], content_type: str) -> None:
+    def __init__(self, parts: AsyncGenerator[bytes | bytearray, None], content_type: str) -> None:
         self._parts = parts
         self._content_type = content_type
 
@@ -41,6 +41,6 @@ class StreamResponse:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def send_part(send: Any, part: bytes) -> None:
+async def send_part(send: Any, part: bytes | bytearray) -> None:
     """Send a part of a body.  Raise ClientTooSlow if the client does not take it."""
     await send({"type": "http.response.body", "body": part, "more_body": True})

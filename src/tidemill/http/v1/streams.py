@@ -36,7 +36,8 @@ PAGE: Final = 100  # records of a partition that are read ahead
 WAIT_MS: Final = 20_000
 HEARTBEAT_S: Final = 15.0
 SSE: Final = "text/event-stream"
-_encode = msgspec.json.Encoder().encode
+_encoder = msgspec.json.Encoder()
+_encode, _encode_into = _encoder.encode, _encoder.encode_into
 
 
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"start": "from"}):
@@ -169,7 +170,7 @@ class _Stream:
             await self._pages.put(problem)
 
 
-async def _parts(source: _Stream, *, is_sse: bool) -> AsyncGenerator[bytes, None]:
+async def _parts(source: _Stream, *, is_sse: bool) -> AsyncGenerator[bytes | bytearray, None]:
     """Yield the events of a stream, as server-sent events or as lines of JSON."""
     yield b"id: %s\n\n" % source.position.encode() if is_sse else _encoded(source.position, None, is_sse=False)
     try:
@@ -183,11 +184,13 @@ async def _parts(source: _Stream, *, is_sse: bool) -> AsyncGenerator[bytes, None
         yield form % (source.position.encode(), text)
 
 
-def _encoded(position: str, record: StreamRecord | None, *, is_sse: bool) -> bytes:
+def _encoded(position: str, record: StreamRecord | None, *, is_sse: bool) -> bytes | bytearray:
     if record is None:
         return b": heartbeat\n\n" if is_sse else _encode({"position": position}) + b"\n"
-    data = _encode(record)
-    return b"id: %s\ndata: %s\n\n" % (position.encode(), data) if is_sse else data + b"\n"
+    event = bytearray(b"id: %s\ndata: " % position.encode() if is_sse else b"")
+    _encode_into(record, event, -1)  # at the end, because a record can be large, and must not be copied
+    event += b"\n\n" if is_sse else b"\n"
+    return event
 
 
 ROUTES: Final = (

@@ -9,7 +9,6 @@ from msgspec import UNSET, Meta, UnsetType
 from tidemill.client.timer_choice import Change, DueOrder, Listed, TimerChoice, delayed_by, due_at, shifted_by
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.record_schema import Base64, Header, Text, header_of, text_of
-from tidemill.http.v1.records import BadRecord, from_base64
 from tidemill.model.duration import parse_shift_ms
 from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, VALUE_BYTES_MAX, BadDueTime, due_ms
 
@@ -194,9 +193,9 @@ def choice_of_body(body: ChoiceBody) -> TimerChoice:
     choice = TimerChoice(
         partition=body.partition,
         arrivals=body.arrivals,
-        ids=[_bytes(it, "ids") for it in body.ids],
-        key=None if body.key is None else _bytes(body.key, "key"),
-        key_prefix=None if body.key_prefix is None else _bytes(body.key_prefix, "key_prefix"),
+        ids=[_bytes(it) for it in body.ids],
+        key=None if body.key is None else _bytes(body.key),
+        key_prefix=None if body.key_prefix is None else _bytes(body.key_prefix),
         due_from_ms=time_of(body.due_from, "due_from"),
         due_before_ms=time_of(body.due_before, "due_before"),
     )
@@ -301,10 +300,5 @@ def waiting_of(listed: Listed, *, has_value: bool) -> WaitingTimer:
     )
 
 
-def _bytes(text: Bytes, where: str) -> bytes:
-    if isinstance(text, str):
-        return text.encode()
-    try:
-        return from_base64(text.base64, where)
-    except BadRecord as problem:
-        raise Refused(400, str(problem)) from problem
+def _bytes(text: Bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text.base64
