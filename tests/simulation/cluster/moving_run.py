@@ -99,11 +99,13 @@ class MovingRun(ClusterRun):
     def _may_lose(self, lost: BrokerMachine) -> bool:
         """
         Return whether each shard outlives the loss of a disk.  One that moves to one or two brokers may need all of
-        them before its leader can know of the loss.
+        them, and all its members, before its leader can know of the loss.
         """
         broker_id = None if lost.voter is None else lost.voter.broker_id
-        needed = (brokers for brokers in self._asked.values() if broker_id in brokers)
-        return self.check.may_lose(lost) and all(len(brokers) > 2 for brokers in needed)
+        small = ((shard_id, brokers) for shard_id, brokers in self._asked.items() if len(brokers) <= 2)
+        return self.check.may_lose(lost) and not any(
+            broker_id in brokers or lost.voter in self.check.members(shard_id) for shard_id, brokers in small
+        )
 
     def _after_turn(self, machine: BrokerMachine) -> None:
         self.check.check_after_turn(machine)
