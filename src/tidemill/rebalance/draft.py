@@ -205,9 +205,12 @@ class Draft:
         broker = self.brokers.known[broker_id]
         if broker.figures_at_ms >= fresh_at_ms:
             return None
+        if not broker.figures_at_ms:
+            return f"broker {broker_id} has not reported any figures to this controller yet"
         ago = duration(max(0, self.now_ms - self.index.step_ended_at_ms(broker_id)))
+        since = "its last step ended" if self.index.has_ended_step(broker_id) else "this controller began"
         wait = duration(self.policy.figures_after_ms)
-        return f"the figures of broker {broker_id} are from before {wait} after its last step ended, {ago} ago"
+        return f"the figures of broker {broker_id} are from before {wait} after {since}, {ago} ago"
 
     def is_measured(self, shard_id: ShardId, figures: ShardView) -> bool:
         """Return whether a shard's own figures are from long enough after its last step."""

@@ -84,8 +84,15 @@ class ShardIndex:
         return self._led.get(broker_id, _EMPTY)
 
     def step_ended_at_ms(self, broker_id: BrokerId) -> int:
-        """Return when the last step that changed what a broker carries or leads has ended."""
+        """
+        Return when the last step that changed what a broker carries or leads has ended; when this controller took over
+        if it has seen none end.
+        """
         return self._step_ended_at.get(broker_id, self.began_at_ms)
+
+    def has_ended_step(self, broker_id: BrokerId) -> bool:
+        """Return whether this controller has seen a step end that changed what a broker carries or leads."""
+        return broker_id in self._step_ended_at
 
     def last_step(self, shard_id: ShardId) -> tuple[Reason, int, int | None] | None:
         """Return why and when the last step of a shard was planned, and when it ended; None if that is not known."""

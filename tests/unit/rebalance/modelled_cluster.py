@@ -56,6 +56,7 @@ class ModelledCluster:
         self.index = ShardIndex(began_at_ms)
         self.shards: dict[int, ModelledShard] = {}
         self.other_bytes: dict[int, int] = {}  # on a broker's disk, beside its replicas
+        self.reported_at_ms: dict[int, int] = {}  # when a broker has last reported its figures; 0: never; else now
         self.brokers = {
             number: BrokerView(
                 key=voter(number), rack=rack, live_ms=HOUR_MS, heard_by=len(racks), disk_total=100 * GIB, cpu=0
@@ -142,7 +143,10 @@ class ModelledCluster:
     def view(self) -> View:
         brokers = {
             BrokerId(number): replace(
-                broker, disk_used=self.disk_used(number), cpu=self.cpu(number), figures_at_ms=self.now_ms
+                broker,
+                disk_used=self.disk_used(number),
+                cpu=self.cpu(number),
+                figures_at_ms=self.reported_at_ms.get(number, self.now_ms),
             )
             for number, broker in self.brokers.items()
         }

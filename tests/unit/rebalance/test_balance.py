@@ -127,6 +127,25 @@ def test_balance_uses_only_figures_newer_than_the_last_step() -> None:
     assert cluster.decide().steps
 
 
+@pytest.mark.parametrize(
+    ("reported_at_ms", "why"),
+    [
+        (0, "broker 3 has not reported any figures to this controller yet"),
+        (10 * HOUR_MS - 3_000, "the figures of broker 3 are from before 10 s after this controller began, 12 s ago"),
+    ],
+)
+def test_a_broker_that_has_just_started_is_said_to_have_no_figures_yet(reported_at_ms: int, why: str) -> None:
+    """It has had no step, so that its figures cannot be from before the end of one."""
+    cluster = uneven(30, 30, 0)
+    cluster.index.began_at_ms = cluster.now_ms - 12_000
+    cluster.reported_at_ms[3] = reported_at_ms
+
+    plan = cluster.decide()
+
+    assert [] == [*plan.steps]
+    assert why in plan.refusals[0].sentence
+
+
 def test_counts_are_taken_after_the_steps_under_way() -> None:
     """While four copies are on their way to the new broker, the plan has them there already."""
     cluster = uneven(7, 7, 0, size=GIB)
