@@ -30,6 +30,10 @@ class PeerLinks:
     def last_failure(self) -> str | None:
         return self._transport.reports.last_failure
 
+    @property
+    def last_refusal(self) -> str | None:
+        return self._transport.reports.last_refusal
+
     async def listen(self, last_address: str) -> str:
         """Listen, and return the advertised address.  Raises OSError if the address cannot be bound.
 

@@ -48,6 +48,14 @@ class Links(Protocol):
         """The reason why the last attempt to establish a link failed; None if none has failed."""
         ...
 
+    @property
+    def last_refusal(self) -> str | None:
+        """
+        Why this broker last refused the other end of a dial or of a connection, such as for its cluster key; None if
+        there was no such refusal since the last link was established.  Only a changed setting can end it.
+        """
+        ...
+
     def reach(self, addresses: Collection[str]) -> None:
         """Keep a link to each of these addresses (host:port).
 

@@ -35,6 +35,7 @@ class LinkReports:
 
     def __init__(self, events: EventLog, now: Callable[[], float]) -> None:
         self.last_failure: str | None = None
+        self.last_refusal: str | None = None  # since the last link
         self._events = events
         self._now = now
         self._outages: dict[str, _Outage] = {}
@@ -42,6 +43,7 @@ class LinkReports:
     def refused(self, peer: str, why: str) -> None:
         """Report that this broker refuses the peer, which only a changed setting can end."""
         outage = self._outage_of(peer, why)
+        self.last_refusal = self.last_failure
         if self._is_new(outage, why):
             self._warn(outage, peer, why)
 
@@ -63,6 +65,7 @@ class LinkReports:
             self._events.event("no link to a broker", problem=_problem(peer, why))
 
     def linked(self, peer: str) -> None:
+        self.last_refusal = None
         outage = self._outages.pop(peer, None)
         if outage is not None and outage.is_warned and peer.startswith("to "):
             self._report_end("link restored", peer, outage)

@@ -209,13 +209,14 @@ def test_a_broker_that_cannot_join_logs_the_reason(tmp_path: Path) -> None:
                 assert process.stderr is not None
                 events = map(json.loads, process.stderr)
                 event = next(event for event in events if event["event"] == "waiting to join")
-                problems[name], fixes[name] = event["problem"], event["fix"]
+                problems[name], fixes[name] = event["problem"], event.get("fix")
                 process.terminate()
 
     assert all(f"no link to 127.0.0.1:{port}: " in problems[name] for name, port in asked.items())
     assert "give tidemill.cluster.key the same value" in problems["kafka"]
     assert "only brokers may connect to tidemill.peer.listener" in problems["http"]
-    assert {"if there is no cluster yet, start its first broker without tidemill.join"} == {*fixes.values()}
+    assert "give tidemill.cluster.key the same value" in (fixes["kafka"] or "")
+    assert fixes["http"] is None  # the problem has it, and no cluster is to be founded: something answers there
 
 
 @pytest.mark.parametrize("is_up", [True, False])

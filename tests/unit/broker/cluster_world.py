@@ -112,6 +112,7 @@ class MemoryLinks:
     """An implementation of `peer.link.Links` on a `Network`."""
 
     last_failure: str | None = None  # always None: a broker that is not running does not count as a failure
+    last_refusal: str | None = None  # always None: all brokers have the same settings
 
     def __init__(self, network: Network, owner: LinkOwner, address: str) -> None:
         self._network = network

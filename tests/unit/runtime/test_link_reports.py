@@ -144,3 +144,15 @@ def test_memory_is_bounded(peers: int, problems: int) -> None:
 
     assert len(reports._outages) <= PEERS_MAX
     assert peers * min(problems, REPORTS_PER_PEER_MAX) == len(reports.logged())
+
+
+def test_the_last_refusal_is_remembered_until_there_is_a_link() -> None:
+    """A failure at another address says less: that broker may only be down."""
+    reports = Reports()
+    reports.refused(TO, "another cluster key")
+    reports.failed("to mill-3:9070", "Connection refused")
+
+    assert "no link to mill-2:9070: another cluster key" in (reports.last_refusal or "")
+    assert "Connection refused" in (reports.last_failure or "")
+    reports.linked(TO)
+    assert reports.last_refusal is None

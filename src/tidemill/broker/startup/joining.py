@@ -16,6 +16,7 @@ from tidemill.peer import frame as frames
 from tidemill.peer import join
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Link, Links
+from tidemill.peer.session import KEY_DIFFERS
 from tidemill.storage.data_directory import WrongDirectory
 
 AGAIN_MS: Final = 300
@@ -63,10 +64,13 @@ class Joining:
         assert links is not None, "it has begun"
 
         def on_timeout() -> None:
-            problem = self._problem or links.last_failure or "no broker has answered"
+            # A refusal says more than a failure: other addresses may fail because their brokers are down.
+            problem = self._problem or links.last_refusal or links.last_failure or "no broker has answered"
             waited_ms = self._machine.clock.monotonic_ms() - began_at
             fields = {"join": ",".join(self._addresses), "problem": problem}
-            if not self._heard_at:
+            if KEY_DIFFERS in problem:
+                fields["fix"] = f"{KEY_DIFFERS}, and set tidemill.join to peer listeners of some"
+            elif not self._heard_at and links.last_refusal is None:  # a refusal names its own fix
                 fields["fix"] = "if there is no cluster yet, start its first broker without tidemill.join"
             self._machine.events.waiting("waiting to join", waited_ms, **fields)
             self._give_up()

@@ -106,6 +106,7 @@ class SimulatedLinks:
         # The links that the owner has been notified of, and the time when each was established.
         self.links: dict[SimulatedLink, float] = {}
         self.last_failure: str | None = None
+        self.last_refusal: str | None = None  # always None: all simulated brokers have the same settings
         self._network = network
         self._host = host
         self._owner = owner
