@@ -31,7 +31,7 @@ def brokers(http: HttpOption = None, as_json: JsonOption = False) -> None:
       tidemill cluster brokers --json | jq '.brokers[] | select(.presence != "active")'
     """
     from tidemill.cli.cluster_http import ClusterHttp, http_errors
-    from tidemill.cli.cluster_tables import BROKER_COLUMNS, broker_cells
+    from tidemill.cli.cluster_tables import BROKER_COLUMNS, broker_cells, untold_note
     from tidemill.cli.output import pipe_may_close, print_json, print_table
 
     addresses = resolve_http(http)
@@ -42,6 +42,8 @@ def brokers(http: HttpOption = None, as_json: JsonOption = False) -> None:
             print_json({"brokers": report["brokers"], "notes": report["notes"]})
             return
         print_table(BROKER_COLUMNS, broker_cells(report["brokers"]))
+        if why := untold_note(report["brokers"]):
+            print(why)
         for note in report["notes"][-5:]:
             print(note["sentence"])
 

@@ -69,6 +69,11 @@ def refusal(brokers: list[Row], controller: int | None) -> str | None:
         number = row["broker_id"]
         if not row["is_live"]:
             return f"broker {number} is down; bring it back, or run `tidemill cluster remove {number}`"
+        if row["drain"] == "none" and row["is_ready"] and 0 < row["not_in_sync"] == row["untold"]:
+            return (
+                f"the controller does not know yet whether broker {number} is in sync: it is new, or shards have no "
+                "leader; try again in some seconds"
+            )
         if row["drain"] == "none" and (row["not_in_sync"] or not row["is_ready"]):
             return f"broker {number} is not in sync; run `tidemill cluster undrain {number} --wait {WAIT}`"
     return None

@@ -21,6 +21,10 @@ BROKER_COLUMNS: Final = (
 MOVE_COLUMNS: Final = ("shard", "why", "voters", "planned", "copied", "bytes_left")
 STEP_COLUMNS: Final = ("shard", "why", "planned", "bytes", "step")
 REFUSAL_COLUMNS: Final = ("what", "problem")
+UNTOLD: Final = (
+    "'-' and '+?': the leaders of some shards have not told the controller their figures yet: it is new, or they have "
+    "no leader.  Look again in some seconds."
+)
 Row = dict[str, Any]
 
 
@@ -34,12 +38,17 @@ def broker_cells(brokers: list[Row]) -> list[Cells]:
             None if row["cpu"] is None else f"{row['cpu'] // 10}%",
             row["replicas"],
             row["leaders"],
-            size_text(row["bytes"]),
+            _as_told(row, size_text(row["bytes"])),
             row["heard_by"],
-            row["not_in_sync"],
+            _as_told(row, row["not_in_sync"] - row["untold"]),
         )
         for row in brokers
     ]
+
+
+def untold_note(brokers: list[Row]) -> str | None:
+    """Return why figures are missing in the table of brokers; None if none is."""
+    return UNTOLD if any(row["untold"] for row in brokers) else None
 
 
 def state_of(row: Row) -> str:
@@ -75,6 +84,13 @@ def step_cells(steps: list[Row]) -> list[Cells]:
         (row["shard_id"], row["reason"], _ids(row["replicas"]), size_text(row["size"]), row["sentence"])
         for row in steps
     ]
+
+
+def _as_told(row: Row, figure: object) -> object:
+    """Return a figure of a broker's replicas as far as leaders have told the controller; None if none has."""
+    if not row["untold"]:
+        return figure
+    return f"{figure}+?" if row["untold"] < row["replicas"] else None
 
 
 def _copied(row: Row) -> str:

@@ -81,8 +81,12 @@ def sync_left(cluster: ClusterHttp, broker_id: int) -> str | None:
         return "it is not ready to lead"
     if row["presence"] != "active":
         return f"it is {row['presence']} until it has been back for a while"
-    late = row["not_in_sync"]
-    return f"{counted(late, 'shard')} not in sync" if late else None
+    untold = row["untold"]
+    late = row["not_in_sync"] - untold
+    parts = [f"{counted(late, 'shard')} not in sync"] if late else []
+    if untold:
+        parts.append(f"the leaders of {counted(untold, 'shard')} have not told the controller yet")
+    return ", ".join(parts) or None
 
 
 def majority_left(cluster: ClusterHttp, broker_id: int) -> str | None:

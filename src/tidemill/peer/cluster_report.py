@@ -33,7 +33,8 @@ class Response(Message):
         replicas: int = field(INT32)  # planned
         leaders: int = field(INT32)  # shards whose preferred leader it is
         bytes: int = field(INT64)  # of its planned replicas, as far as their sizes are known
-        not_in_sync: int = field(INT32)  # planned replicas that lack what is committed, as far as leaders have told
+        not_in_sync: int = field(INT32)  # planned replicas that lack what is committed, and those in `untold`
+        untold: int = field(INT32, tag=0, default=0)  # planned replicas of which no leader has told the controller yet
 
     class Move(Message):
         """A shard whose voters are on their way to the planned replicas."""

@@ -8,7 +8,8 @@ from tidemill.cli.cluster_restart import refusal, steps_of
 
 
 def row(broker_id: int, **changes: Any) -> dict[str, Any]:
-    return {"broker_id": broker_id, "is_live": True, "is_ready": True, "drain": "none", "not_in_sync": 0} | changes
+    well = {"is_live": True, "is_ready": True, "drain": "none", "presence": "active", "not_in_sync": 0, "untold": 0}
+    return {"broker_id": broker_id} | well | changes
 
 
 def test_the_controller_restarts_last() -> None:
@@ -47,6 +48,8 @@ def test_a_broker_that_an_operator_drains_stays_drained() -> None:
         ({"is_live": False}, "broker 2 is down"),
         ({"not_in_sync": 3}, "broker 2 is not in sync"),
         ({"is_ready": False}, "broker 2 is not in sync"),
+        ({"not_in_sync": 3, "untold": 2}, "broker 2 is not in sync"),
+        ({"not_in_sync": 3, "untold": 3}, "does not know yet whether broker 2 is in sync"),
     ],
 )
 def test_no_broker_restarts_while_another_is_missed(changes: dict[str, Any], why: str) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tidemill.cli.cluster_tables import broker_cells, move_cells, state_of
+from tidemill.cli.cluster_tables import broker_cells, move_cells, state_of, untold_note
 
 
 def broker(**changes: Any) -> dict[str, Any]:
@@ -25,6 +25,7 @@ def broker(**changes: Any) -> dict[str, Any]:
         "leaders": 1,
         "bytes": 3 << 20,
         "not_in_sync": 1,
+        "untold": 0,
     }
     return row | changes
 
@@ -54,6 +55,26 @@ def test_figures_that_are_not_known_are_dashes_and_no_zeros() -> None:
 
     assert (3, "active", "b", "25%", "12%", 4, 1, "3.00 MiB", 2, 1) == tuple(known)
     assert (None, None) == (unknown[3], unknown[4])
+
+
+@pytest.mark.parametrize(
+    ("changes", "size", "not_in_sync"),
+    [
+        ({"bytes": 0, "not_in_sync": 4, "untold": 4}, None, None),
+        ({"not_in_sync": 3, "untold": 2}, "3.00 MiB+?", "1+?"),
+        ({"bytes": 0, "replicas": 0, "not_in_sync": 0}, "0 B", 0),
+    ],
+)
+def test_what_no_leader_has_told_a_new_controller_is_neither_nothing_nor_out_of_sync(
+    changes: dict[str, Any], size: object, not_in_sync: object
+) -> None:
+    """Otherwise a healthy cluster looks as if it had lost all its replicas, just after its controller has changed."""
+    rows = [broker(**changes)]
+
+    (cells,) = broker_cells(rows)
+
+    assert (size, not_in_sync) == (cells[7], cells[9])
+    assert bool(changes.get("untold")) == ("have not told the controller" in (untold_note(rows) or ""))
 
 
 def test_progress_is_the_share_that_the_new_replicas_have() -> None:

@@ -92,10 +92,16 @@ def test_a_drain_ends_when_nothing_is_planned_there_and_nothing_is_still_a_voter
         ({"is_ready": False}, "it is not ready to lead"),
         ({"presence": "gone"}, "it is gone until it has been back for a while"),
         ({"not_in_sync": 2}, "2 shards not in sync"),
+        ({"not_in_sync": 1, "untold": 1}, "the leaders of 1 shard have not told the controller yet"),
+        (
+            {"not_in_sync": 3, "untold": 2},
+            "1 shard not in sync, the leaders of 2 shards have not told the controller yet",
+        ),
     ],
 )
 def test_a_broker_is_back_when_all_it_carries_is_in_sync(changes: dict[str, Any], left: str | None) -> None:
-    row = {"broker_id": 3, "presence": "active", "is_live": True, "is_ready": True, "not_in_sync": 0} | changes
+    row = {"broker_id": 3, "presence": "active", "is_live": True, "is_ready": True, "not_in_sync": 0, "untold": 0}
+    row |= changes
 
     assert left == sync_left(Answers(rebalance={"brokers": [row]}), 3)  # type: ignore[arg-type]
 

@@ -36,6 +36,7 @@ class ReportedBroker(NamedTuple):
     leaders: int  # shards whose preferred leader it is
     size: int  # bytes of its planned replicas, as far as their sizes are known
     not_in_sync: int  # planned replicas that lack what is committed, or of which no leader has told yet
+    untold: int  # planned replicas of which no leader has told this controller yet
 
 
 class MoveUnderWay(NamedTuple):
@@ -71,6 +72,7 @@ def reported_brokers(image: ClusterImage, view: View, index: ShardIndex) -> dict
             leaders=len(index.led(broker_id)),
             size=index.planned_bytes[broker_id],
             not_in_sync=index.not_in_sync[broker_id],
+            untold=index.unknown[broker_id],
         )
         for broker_id, broker in view.brokers.items()
         if broker_id in image.brokers  # it may have been removed since the last pass

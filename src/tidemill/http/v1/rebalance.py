@@ -38,8 +38,11 @@ class BrokerState(msgspec.Struct, frozen=True):
     cpu: Annotated[int | None, Meta(description="Thousandths of a core.")]
     replicas: Annotated[int, Meta(description="Planned.")]
     leaders: Annotated[int, Meta(description="Shards whose preferred leader it is.")]
-    bytes: Annotated[int, Meta(description="Of its planned replicas.")]
-    not_in_sync: Annotated[int, Meta(description="Planned replicas that lack what is committed.")]
+    bytes: Annotated[int, Meta(description="Of its planned replicas, without those in `untold`.")]
+    not_in_sync: Annotated[
+        int, Meta(description="Planned replicas that lack what is committed; it counts those in `untold`.")
+    ]
+    untold: Annotated[int, Meta(description="Planned replicas of which no leader has told the controller yet.")]
 
 
 class Moving(msgspec.Struct, frozen=True):
@@ -152,6 +155,7 @@ def _broker(it: Any) -> BrokerState:
         leaders=it.leaders,
         bytes=it.bytes,
         not_in_sync=it.not_in_sync,
+        untold=it.untold,
     )
 
 

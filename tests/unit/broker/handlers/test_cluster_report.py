@@ -1,8 +1,10 @@
 """ClusterReport: what the controller knows, and nothing before it knows something."""
 
 from typing import Any
+from unittest.mock import patch
 
 from tests.unit.broker.cluster_world import ClusterWorld, Node
+from tidemill.broker.load.load_reporter import LoadReporter
 from tidemill.model import errors
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.peer.cluster_report import Request
@@ -32,3 +34,21 @@ def test_a_new_controller_does_not_report_that_there_are_no_brokers() -> None:
 
     assert (errors.NOT_CONTROLLER, True) == (at_once.error_code, "try again" in at_once.error_message)
     assert (errors.NONE, [1, 2, 3]) == (later.error_code, [it.broker_id for it in later.brokers])
+
+
+def test_a_new_controller_reports_how_many_replicas_it_knows_nothing_of() -> None:
+    """Otherwise they look as if they were out of sync, and empty."""
+    world = ClusterWorld()
+    world.create("flights", partitions=3)
+    world.pass_time(15_000)
+    told = [it.untold for it in asked(world.controller).brokers]
+    with patch.object(LoadReporter, "_send"):
+        first = world.controller
+        to = next(node for node in world.nodes if node is not first)
+        assert [] == first.broker.leadership_transfers.here([(METADATA_SHARD, to.broker.broker_id)])
+        world.until(lambda: to.broker.controller.leads, "there is another controller")
+        world.pass_time(1_500)
+        brokers = asked(to).brokers
+
+    assert [0, 0, 0] == told
+    assert all(it.untold == it.replicas == it.not_in_sync > 0 for it in brokers)
