@@ -68,7 +68,7 @@ def refusal(brokers: list[Row], controller: int | None) -> str | None:
     for row in brokers:
         number = row["broker_id"]
         if not row["is_live"]:
-            return f"broker {number} is down; bring it back, or run `tidemill cluster remove {number}`"
+            return f"broker {number} is down; {_way_out(row)}"
         if row["drain"] == "none" and row["is_ready"] and 0 < row["not_in_sync"] == row["untold"]:
             return (
                 f"the controller does not know yet whether broker {number} is in sync: it is new, or shards have no "
@@ -77,6 +77,21 @@ def refusal(brokers: list[Row], controller: int | None) -> str | None:
         if row["drain"] == "none" and (row["not_in_sync"] or not row["is_ready"]):
             return f"broker {number} is not in sync; run `tidemill cluster undrain {number} --wait {WAIT}`"
     return None
+
+
+def _way_out(row: Row) -> str:
+    """Return what an operator can do about a broker that is down: it is removed only when it carries nothing."""
+    number, remove = row["broker_id"], f"`tidemill cluster remove {row['broker_id']}`"
+    if not row["replicas"]:
+        return f"bring it back, or run {remove}"
+    moving = f"when its replicas have moved ({row['replicas']} left; see `tidemill cluster moves`), run {remove}"
+    if row["presence"] == "gone":
+        return f"bring it back, or {moving}"
+    silent = "when it is silent, " if row["presence"] == "active" else ""
+    return (
+        f"bring it back, or if it is lost for good, {silent}run `tidemill cluster replace {number}`, or wait until the "
+        f"cluster does so; {moving}"
+    )
 
 
 def steps_of(brokers: list[Row], controller: int | None, http: str | None) -> list[Row]:

@@ -9,7 +9,7 @@ from tidemill.cli.cluster_restart import refusal, steps_of
 
 def row(broker_id: int, **changes: Any) -> dict[str, Any]:
     well = {"is_live": True, "is_ready": True, "drain": "none", "presence": "active", "not_in_sync": 0, "untold": 0}
-    return {"broker_id": broker_id} | well | changes
+    return {"broker_id": broker_id, "replicas": 4} | well | changes
 
 
 def test_the_controller_restarts_last() -> None:
@@ -55,6 +55,26 @@ def test_a_broker_that_an_operator_drains_stays_drained() -> None:
 def test_no_broker_restarts_while_another_is_missed(changes: dict[str, Any], why: str) -> None:
     assert refusal([row(1), row(2)], 1) is None
     assert why in (refusal([row(1), row(2, **changes)], 1) or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "first", "then"),
+    [
+        ({"replicas": 0}, "bring it back, or run `tidemill cluster remove 2`", ""),
+        ({"presence": "gone"}, "bring it back, or when its replicas have moved (4 left", "remove 2`"),
+        ({"presence": "silent"}, "if it is lost for good, run `tidemill cluster replace 2`", "remove 2`"),
+        ({"presence": "active"}, "when it is silent, run `tidemill cluster replace 2`", "remove 2`"),
+    ],
+)
+def test_a_lost_broker_is_removed_only_when_its_replicas_have_moved(
+    changes: dict[str, Any], first: str, then: str
+) -> None:
+    """`remove` is refused before."""
+    why = refusal([row(1), row(2, is_live=False, **changes)], 1) or ""
+
+    assert first in why
+    assert why.endswith(then)
+    assert ("have moved" in why) is bool(then)
 
 
 def test_a_drained_broker_need_not_lead() -> None:
