@@ -1,6 +1,6 @@
 """The `tidemill cluster` commands about brokers: their states, and how they leave and come back."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -11,6 +11,7 @@ from tidemill.cli.http_option import HttpOption, resolve_http
 from tidemill.cli.wait_option import WaitOption
 
 BrokerArgument = Annotated[int, typer.Argument(metavar="BROKER", min=0, help="The broker's id.")]
+ALREADY: Final = "already"  # the kind of a finding that says that nothing was left to be changed
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show whether it can be done.")]
 
 
@@ -196,7 +197,8 @@ def _change(http: str | None, path: str, body: dict[str, Any], done: str, *, as_
         print_json(answer)
     else:
         _print_findings(answer)
-        print(done)
+        if all(finding["kind"] != ALREADY for finding in answer["findings"]):
+            print(done)
 
 
 def _print_findings(answer: dict[str, Any]) -> None:

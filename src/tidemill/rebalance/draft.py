@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
@@ -85,6 +86,11 @@ class Draft:
     def reason_of(self, shard_id: ShardId) -> Reason:
         shard = self.image.shards.get(shard_id)
         return Reason.PLACED if shard is None else shard.reason
+
+    def planned(self, shard_id: ShardId) -> Shard:
+        """Return a shard with the replicas of its step in this draft, if it has one."""
+        shard, step = self.image.shards[shard_id], self._steps.get(shard_id)
+        return shard if step is None else replace(shard, replicas=step.replicas)
 
     def is_busy(self, shard_id: ShardId) -> bool:
         """Return whether a shard has a step that is planned or under way: it gets no other one meanwhile."""

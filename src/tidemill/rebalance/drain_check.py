@@ -3,13 +3,14 @@
 A drain that cannot end must not begin: with three brokers and a replication factor of three it would wait for ever.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
 from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import BrokerId
-from tidemill.model.broker_state import Drain
+from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.rebalance.broker_set import BrokerSet
@@ -38,28 +39,45 @@ def check_drain(
 ) -> Slices[tuple[NoPlace, ...]]:
     """Return the shards that a drain of the broker would leave behind, and those that it would put on fewer racks.
 
+    Those that other drains would leave behind because of this one count as well: two brokers of four may each be
+    emptied, but not both, if shards have three replicas.
+
     All shards are placed on paper, one after the other, without limits on copies.  Raises KeyError if the view has no
     such broker.  It runs between two passes of the planner, like a pass.
     """
     drained = replace(view.brokers[broker_id], drain=Drain.ALL)
-    view = replace(view, brokers={**view.brokers, broker_id: drained})
-    brokers = BrokerSet(image, view)
+    after = replace(view, brokers={**view.brokers, broker_id: drained})
+    brokers = BrokerSet(image, after)
+    others = [it for it in brokers.drained if it != broker_id and brokers.known[it].presence is not Presence.GONE]
     yield
-    draft = yield from begin_draft(image, view, policy, now_ms, index, brokers)
+    draft = yield from begin_draft(image, after, policy, now_ms, index, brokers)
     yield
-    found = []
-    for shard_id in index.carried(broker_id):
-        if shard_id in image.shards:
-            problem = _problem(draft, shard_id, broker_id)
-            if problem is not None:
-                found.append(problem)
-        if draft.work.fills_slice(4):
-            yield
+    found = yield from _without_place(draft, [broker_id])
+    stuck = [it for it in (yield from _without_place(draft, others)) if it.obstacle is not Obstacle.RACK]
+    if stuck:
+        draft = yield from begin_draft(image, view, policy, now_ms, index, BrokerSet(image, view))
+        known = {it.shard_id for it in (yield from _without_place(draft, others)) if it.obstacle is not Obstacle.RACK}
+        mine = {it.shard_id for it in found}.union(known)
+        found += [it for it in stuck if it.shard_id not in mine]
     return tuple(found)
 
 
+def _without_place(draft: Draft, broker_ids: Sequence[BrokerId]) -> Slices[list[NoPlace]]:
+    """Place all shards of some brokers elsewhere, on paper; return those that have no place, or fewer racks."""
+    found = []
+    for broker_id in broker_ids:
+        for shard_id in draft.index.carried(broker_id):
+            if shard_id in draft.image.shards:
+                problem = _problem(draft, shard_id, broker_id)
+                if problem is not None:
+                    found.append(problem)
+            if draft.work.fills_slice(4):
+                yield
+    return found
+
+
 def _problem(draft: Draft, shard_id: ShardId, broker_id: BrokerId) -> NoPlace | None:
-    shard, figures = draft.image.shards[shard_id], draft.view.shards.get(shard_id)
+    shard, figures = draft.planned(shard_id), draft.view.shards.get(shard_id)
     source = replica_on(shard, broker_id)
     staying = [replica for replica in shard.replicas if replica != source]
     problem = draft.problem(shard, figures, (source,))

@@ -73,6 +73,43 @@ def test_fewer_racks_are_a_warning() -> None:
     assert [] == checked(cluster, 1)
 
 
+def test_a_drain_must_not_keep_another_one_from_its_end() -> None:
+    """
+    Broker 3 is being emptied, and broker 4 is the only one that can take what it has.  A drain of broker 4, which
+    carries nothing yet, would leave the other drain waiting for ever.
+    """
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2, 3)
+    cluster.set(3, drain=Drain.ALL)
+
+    (place,) = checked(cluster, 4)
+
+    assert (1, Obstacle.REPLICAS) == (place.shard_id, place.obstacle)
+    assert "its 3 replicas need as many brokers, and 2 brokers can take replicas" in place.sentence
+
+
+def test_a_drain_that_is_stuck_anyway_is_no_reason_to_refuse_another_one() -> None:
+    """The other drain was forced, and broker 4 carries nothing that needs a place."""
+    cluster = ModelledCluster([None] * 3 + ["d"])
+    cluster.add(1, 2, 3, 4)
+    cluster.add(1, 2, 3)
+    cluster.set(3, drain=Drain.ALL)
+    cluster.set(4, drain=Drain.LEADERS)
+
+    assert [(1, Obstacle.REPLICAS)] == [(place.shard_id, place.obstacle) for place in checked(cluster, 4)]
+
+
+def test_two_drained_brokers_of_one_shard_need_two_others() -> None:
+    cluster = ModelledCluster([None] * 5)
+    cluster.add(1, 2, 3)
+    cluster.set(3, drain=Drain.ALL)
+
+    two = checked(cluster, 2)
+    cluster.lose(5, Presence.SILENT)
+
+    assert ([], [1]) == (two, [place.shard_id for place in checked(cluster, 2)])
+
+
 def test_a_shard_that_cannot_change_its_members_is_named() -> None:
     """A shard without figures, or with a replica that is away, waits until that is mended."""
     cluster = ModelledCluster([None] * 4)

@@ -4,8 +4,9 @@ Each command checks first, and refuses with sentences that name what is in the w
 is committed; the planner carries it out.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.controller.planner_view import PlannerView
@@ -28,6 +29,9 @@ from tidemill.rebalance.sentences import brokers_text, counted
 from tidemill.rebalance.slices import Slices
 from tidemill.rebalance.view import BrokerView, View
 from tidemill.shard.pending import OUTCOME_UNKNOWN, Pending
+
+DRAINS_MAX: Final = 100  # that wait for their turn; each is checked in milliseconds
+ALREADY: Final = "already"  # the kind of a finding: what was asked for is recorded already, and nothing has changed
 
 
 class Finding(NamedTuple):
@@ -60,20 +64,51 @@ class OperatorCommands:
         self._controller = controller
         self._image = image
         self._voters = voters
+        self._drains: deque[Callable[[], None]] = deque()  # the first one is running, the others wait for their turn
 
     def drain(
         self, broker_id: BrokerId, drain: Drain, *, is_forced: bool = False, is_trial: bool = False
     ) -> Pending[Answer]:
         """
         Drain a broker of its leaders or of all that it has, or end its drain.  A drain of all is refused if a shard
-        has no place elsewhere, unless it is forced.  In a trial, it is only checked.
+        has no place elsewhere, unless it is forced, or recorded already.  In a trial, it is only checked.
+
+        Drains take turns, each until it is committed: two of them that were checked at the same time would both count
+        on the other one's broker.
         """
+        if len(self._drains) >= DRAINS_MAX:
+            why = f"{len(self._drains)} drains are being checked already; try again in a second"
+            return _answered(Answer(Problem(errors.REQUEST_TIMED_OUT, why)))
+        pending: Pending[Answer] = Pending()
+
+        def begin() -> None:
+            self._drain(broker_id, drain, is_forced=is_forced, is_trial=is_trial).then(
+                lambda answer: end(lambda: pending.complete(answer)), lambda error: end(lambda: pending.fail(error))
+            )
+
+        def end(answer: Callable[[], None]) -> None:
+            self._drains.popleft()
+            try:
+                answer()
+            finally:
+                if self._drains:
+                    self._drains[0]()
+
+        self._drains.append(begin)
+        if len(self._drains) == 1:
+            begin()
+        return pending
+
+    def _drain(self, broker_id: BrokerId, drain: Drain, *, is_forced: bool, is_trial: bool) -> Pending[Answer]:
         problem = self._problem(broker_id)
         if problem is not None:
             return _answered(Answer(problem))
         command = SetDrain(broker_id=broker_id, drain=drain)
+        is_repeated = self._image().brokers[broker_id].drain is drain
         if drain is not Drain.ALL:
-            return _answered(DONE) if is_trial else self._submit(command)
+            of = "is not drained" if drain is Drain.NONE else "is drained of its leaders already"
+            repeated = (Finding(ALREADY, f"broker {broker_id} {of}", broker_id=broker_id),) if is_repeated else ()
+            return _answered(Answer(findings=repeated)) if is_trial else self._submit(command, repeated)
         pending: Pending[Answer] = Pending()
 
         def checked(found: tuple[NoPlace, ...] | Any) -> None:
@@ -82,9 +117,12 @@ class OperatorCommands:
                 return
             findings = tuple(Finding(it.obstacle.value, it.sentence, shard_id=it.shard_id) for it in found)
             obstacles = [it for it in found if it.obstacle is not Obstacle.RACK]
-            if obstacles and not is_forced:
+            if is_repeated:
+                findings += (Finding(ALREADY, self._progress(broker_id), broker_id=broker_id),)
+            elif obstacles and not is_forced:
                 pending.complete(Answer(_no_place(broker_id, obstacles), findings))
-            elif is_trial:
+                return
+            if is_trial:
                 pending.complete(Answer(findings=findings))
             else:
                 self._submit(command, findings).then(pending.complete, pending.fail)
@@ -97,6 +135,18 @@ class OperatorCommands:
         checking = self._host.compute(check)
         checking.then(checked, pending.fail)
         return pending
+
+    def _progress(self, broker_id: BrokerId) -> str:
+        """Return how far the drain of a broker has come."""
+        planned = {
+            it
+            for it, shard in self._image().shards.items()
+            if any(key.broker_id == broker_id for key in shard.replicas)
+        }
+        left = len(planned.union(self._host.carrying(broker_id)))
+        if not left:
+            return f"broker {broker_id} is drained already, and is empty"
+        return f"broker {broker_id} is being drained already, and {counted(left, 'shard')} may still be on it"
 
     def may_stop(self, broker_id: BrokerId) -> Pending[Answer]:
         """Return the shards that would lose their in-sync majority if a broker stopped now, as findings."""
@@ -242,8 +292,7 @@ def _no_place(broker_id: BrokerId, obstacles: Sequence[NoPlace]) -> Problem:
     more = f"; and {len(obstacles) - 5} more" if len(obstacles) > 5 else ""
     return Problem(
         errors.INVALID_REQUEST,
-        f"draining broker {broker_id} is refused, because {counted(len(obstacles), 'shard')} cannot leave it: "
-        f"{named}{more}",
+        f"draining broker {broker_id} is refused because of {counted(len(obstacles), 'shard')}: {named}{more}",
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.broker.controller.healing_world import FIGURES_MS, HealingWorld
 from tidemill.broker.controller import rebalance_host
+from tidemill.broker.controller.operator_commands import DRAINS_MAX
 from tidemill.metadata.feature_levels import OLDEST
 from tidemill.model import errors
 from tidemill.model.broker_state import Drain, Presence
@@ -81,6 +82,76 @@ def test_a_drain_that_cannot_end_is_refused() -> None:
     assert (Drain.NONE, Drain.NONE, Drain.ALL) == (before, still, world.drain(3))
     assert (errors.NONE, errors.NONE) == (trial.error_code, forced.error_code)
     assert len(forced.findings) == len(trial.findings) == len(refused.findings)
+
+
+def test_two_drains_at_once_do_not_count_on_each_other() -> None:
+    """
+    Each of two brokers of four may be emptied, but not both: three replicas need three brokers.  Both commands arrive
+    before either is committed.
+    """
+    world = flights()
+    commands, answers = world.controller.broker.operator_commands, []
+    for number in (3, 4):
+        commands.drain(world[number].broker.broker_id, Drain.ALL).then(answers.append)
+    world.until(lambda: len(answers) == 2, "both are answered")
+
+    problems = [answer.problem for answer in answers]
+
+    assert problems[0] is None
+    assert "draining broker 4 is refused" in (problems[1].message if problems[1] else "")
+    assert (Drain.ALL, Drain.NONE) == (world.drain(3), world.drain(4))
+
+
+def test_drains_take_effect_in_the_order_in_which_they_are_asked_for() -> None:
+    """The check of the first takes longer than the second, which ends it."""
+    world = flights()
+    commands, answers = world.controller.broker.operator_commands, []
+    for drain in (Drain.ALL, Drain.NONE):
+        commands.drain(world[3].broker.broker_id, drain).then(answers.append)
+    world.until(lambda: len(answers) == 2, "both are answered")
+
+    assert [None, None] == [answer.problem for answer in answers]
+    assert [] == [finding for answer in answers for finding in answer.findings]
+    assert Drain.NONE is world.drain(3)
+
+
+def test_no_more_than_some_drains_wait_for_their_turn() -> None:
+    world = flights()
+    commands, answers = world.controller.broker.operator_commands, []
+    for _ in range(DRAINS_MAX + 1):
+        commands.drain(world[3].broker.broker_id, Drain.ALL, is_trial=True).then(answers.append)
+    refused = [*answers]
+    world.until(lambda: len(answers) == DRAINS_MAX + 1, "all are answered")
+
+    assert ["100 drains are being checked already; try again in a second"] == [it.problem.message for it in refused]
+    assert [None] * DRAINS_MAX == [it.problem for it in answers[1:]]
+
+
+def test_a_repeated_drain_says_how_far_it_is() -> None:
+    """
+    It is no error, and neither refused: an operator or a script that was interrupted runs it again.
+    """
+    world = flights(3, on=(3, 1, 2))
+    world.command(Operation.DRAIN_ALL, 3, is_forced=True)
+    stuck = world.command(Operation.DRAIN_ALL, 3)
+    spare = flights()
+    spare.command(Operation.DRAIN_ALL, 4)
+    spare.until(lambda: not spare.controller.broker.rebalance.carrying(spare[4].broker.broker_id), "it is empty")
+
+    empty = spare.command(Operation.DRAIN_ALL, 4)
+    not_drained = spare.command(Operation.UNDRAIN, 3)
+    spare.command(Operation.DRAIN_LEADERS, 3)
+    leaders = spare.command(Operation.DRAIN_LEADERS, 3)
+
+    answers = (stuck, empty, not_drained, leaders)
+    assert [errors.NONE] * 4 == [it.error_code for it in answers]
+    assert ["already"] * 4 == [it.findings[-1].kind for it in answers]
+    assert [
+        "broker 3 is being drained already, and 2 shards may still be on it",
+        "broker 4 is drained already, and is empty",
+        "broker 3 is not drained",
+        "broker 3 is drained of its leaders already",
+    ] == [it.findings[-1].sentence for it in answers]
 
 
 def test_a_broker_can_leave_a_cluster_of_five() -> None:
