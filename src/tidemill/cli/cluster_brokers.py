@@ -1,6 +1,6 @@
 """The `tidemill cluster` commands about brokers: their states, and how they leave and come back."""
 
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -9,6 +9,9 @@ from tidemill.cli.command_group import CommandGroup
 from tidemill.cli.confirmation import YesOption, confirm
 from tidemill.cli.http_option import HttpOption, resolve_http
 from tidemill.cli.wait_option import WaitOption
+
+if TYPE_CHECKING:
+    from tidemill.cli.cluster_waits import Awaited
 
 BrokerArgument = Annotated[int, typer.Argument(metavar="BROKER", min=0, help="The broker's id.")]
 ALREADY: Final = "already"  # the kind of a finding that says that nothing was left to be changed
@@ -74,13 +77,19 @@ def drain(
       tidemill cluster drain 3 --wait 2h
       tidemill cluster drain 3 --leaders --wait 1m
     """
-    from tidemill.cli.cluster_waits import leaders_left, replicas_left
+    from tidemill.cli.cluster_waits import Awaited, leaders_left, replicas_left
 
     body = {"of": "leaders" if leaders else "all", "force": force, "dry_run": dry_run}
     done = f"Broker {broker} {'can be' if dry_run else 'is being'} drained of {'its leaders' if leaders else 'all'}."
     _change(http, f"/v1/brokers/{broker}/drain", body, done, as_json=as_json)
     if not dry_run:
-        _wait(http, wait, leaders_left if leaders else replicas_left, broker, f"draining broker {broker}")
+        awaited = Awaited(
+            doing=f"draining broker {broker}",
+            undone=f"broker {broker} {'still leads' if leaders else 'is not empty'}",
+            goes_on="The drain goes on without this command",
+            again=f"cluster drain {broker}{' --leaders' if leaders else ''}",
+        )
+        _wait(http, wait, leaders_left if leaders else replicas_left, broker, awaited)
 
 
 def undrain(
@@ -96,10 +105,16 @@ def undrain(
       tidemill cluster undrain 3
       tidemill cluster undrain 3 --wait 10m
     """
-    from tidemill.cli.cluster_waits import sync_left
+    from tidemill.cli.cluster_waits import Awaited, sync_left
 
     _change(http, f"/v1/brokers/{broker}/undrain", {}, f"Broker {broker} is no longer drained.", as_json=as_json)
-    _wait(http, wait, sync_left, broker, f"broker {broker}")
+    awaited = Awaited(
+        doing=f"waiting for broker {broker}",
+        undone=f"broker {broker} is not back",
+        goes_on="Its drain has ended, and its replicas catch up without this command",
+        again=f"cluster undrain {broker}",
+    )
+    _wait(http, wait, sync_left, broker, awaited)
 
 
 def may_stop(
@@ -116,11 +131,17 @@ def may_stop(
       tidemill cluster may-stop 3 --wait 10m
     """
     from tidemill.cli.cluster_http import ClusterHttp, http_errors
-    from tidemill.cli.cluster_waits import majority_left
+    from tidemill.cli.cluster_waits import Awaited, majority_left
     from tidemill.cli.failure import Failed
     from tidemill.cli.output import print_json
 
-    _wait(http, wait, majority_left, broker, f"broker {broker} may not stop yet")
+    awaited = Awaited(
+        doing=f"broker {broker} may not stop yet",
+        undone=f"broker {broker} must not stop",
+        goes_on="The other replicas catch up without this command",
+        again=f"cluster may-stop {broker}",
+    )
+    _wait(http, wait, majority_left, broker, awaited)
     addresses = resolve_http(http)
     with http_errors(addresses):
         answer = ClusterHttp(addresses).get(f"/v1/brokers/{broker}/may-stop")
@@ -206,11 +227,11 @@ def _print_findings(answer: dict[str, Any]) -> None:
         print(finding["sentence"])
 
 
-def _wait(http: str | None, option: str | None, left: Any, broker: int, what: str) -> None:
+def _wait(http: str | None, option: str | None, left: Any, broker: int, awaited: "Awaited") -> None:
     from tidemill.cli.cluster_http import ClusterHttp, http_errors
     from tidemill.cli.cluster_waits import wait
 
     addresses = resolve_http(http)
     cluster = ClusterHttp(addresses)
     with http_errors(addresses):
-        wait(option, lambda: left(cluster, broker), what=what)
+        wait(option, lambda: left(cluster, broker), awaited, http=http)

@@ -111,7 +111,7 @@ def move(
       tidemill cluster move 41 --cancel
     """
     from tidemill.cli.cluster_http import ClusterHttp, http_errors
-    from tidemill.cli.cluster_waits import move_left
+    from tidemill.cli.cluster_waits import Awaited, move_left
     from tidemill.cli.cluster_waits import wait as wait_until
     from tidemill.cli.failure import usage
 
@@ -126,7 +126,13 @@ def move(
         else:
             cluster.post(f"/v1/shards/{shard}/move", {"brokers": _numbers(to)})
             print(f"Shard {shard} moves to {to}.")
-        wait_until(wait, lambda: move_left(cluster, shard), what=f"moving shard {shard}")
+        awaited = Awaited(
+            doing=f"moving shard {shard}",
+            undone=f"shard {shard} has not arrived",
+            goes_on="The move goes on without this command",
+            again=f"cluster move {shard} {'--cancel' if to is None else f'--to {to}'}",
+        )
+        wait_until(wait, lambda: move_left(cluster, shard), awaited, http=http)
 
 
 def transfer(

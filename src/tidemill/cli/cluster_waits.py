@@ -3,7 +3,8 @@
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from shlex import quote
+from typing import Any, Final, NamedTuple
 
 from tidemill.cli.cluster_http import ClusterHttp
 from tidemill.cli.duration import duration_ms
@@ -19,10 +20,20 @@ WAIT_MS_MAX: Final = 30 * 24 * 3_600_000
 Left = Callable[[], str | None]  # returns what is left to do; None: nothing
 
 
-def wait(option: str | None, left: Left, *, what: str) -> None:
+class Awaited(NamedTuple):
+    """What a command waits for, in the words of its progress and of its error."""
+
+    doing: str  # "draining broker 3"
+    undone: str  # "broker 3 is not drained"
+    goes_on: str  # "the drain goes on": what happens now that the command has ended
+    again: str  # the arguments of `tidemill` that wait again, without --wait
+
+
+def wait(option: str | None, left: Left, awaited: Awaited, *, http: str | None) -> None:
     """
-    Wait until nothing is left, if `option` is given.  Raise Failed after that time; the cluster goes on.  Raise Refused
-    for what will not pass.
+    Wait until nothing is left, if `option` is given.  Raise Failed after that time, with what is left, whether the
+    cluster goes on, and how to look again.  `http` is the option --http of the command.  Raise Refused for what will
+    not pass.
     """
     if option is None:
         return
@@ -37,11 +48,14 @@ def wait(option: str | None, left: Left, *, what: str) -> None:
             break
         now = time.monotonic()
         if now >= until:
-            raise Failed(f"{what} has not ended within {option}, and goes on: {text}")
+            again = f"tidemill {awaited.again} --wait {quote(option)}" + (
+                "" if http is None else f" --http {quote(http)}"
+            )
+            raise Failed(f"{awaited.undone} after {option}: {text}.  {awaited.goes_on}; wait again with `{again}`")
         if is_terminal:
-            print(f"\r\x1b[K{what}: {text}", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{awaited.doing}: {text}", end="", file=sys.stderr, flush=True)
         elif now - shown_at >= SHOW_S:
-            print(f"{what}: {text}", file=sys.stderr)
+            print(f"{awaited.doing}: {text}", file=sys.stderr)
             shown_at = now
         time.sleep(POLL_S)
     if is_terminal:

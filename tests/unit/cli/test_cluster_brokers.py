@@ -1,11 +1,17 @@
-"""What `tidemill cluster` says about brokers that are drained."""
+"""What `tidemill cluster` says about brokers that are drained, and when it has waited for too long."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tidemill.cli.cluster_brokers import drain, undrain
+from tidemill.cli import cluster_waits
+from tidemill.cli.cluster_brokers import drain, may_stop, undrain
 from tidemill.cli.cluster_http import ClusterHttp
+from tidemill.cli.cluster_shards import move
+from tidemill.cli.failure import Failed
+
+HTTP = "127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
@@ -25,7 +31,7 @@ def test_a_drain_that_was_asked_for_before_is_not_said_to_begin(
     """Nothing is left to do, and the command ends well."""
     monkeypatch.setattr(ClusterHttp, "post", lambda *_: {"findings": findings})
 
-    drain(3, http="127.0.0.1:1")
+    drain(3, http=HTTP)
 
     assert said == capsys.readouterr().out
 
@@ -36,6 +42,48 @@ def test_a_broker_that_was_not_drained_is_not_said_to_be_undrained(
     finding = {"kind": "already", "sentence": "broker 3 is not drained"}
     monkeypatch.setattr(ClusterHttp, "post", lambda *_: {"findings": [finding]})
 
-    undrain(3, http="127.0.0.1:1")
+    undrain(3, http=HTTP)
 
     assert "broker 3 is not drained\n" == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "rows", "said"),
+    [
+        (
+            lambda: drain(3, leaders=True, wait="1ms", http=HTTP),
+            {"brokers": [{"broker_id": 3, "shards_led": 2}]},
+            "broker 3 still leads after 1ms: it leads 2 shards.  The drain goes on without this command; wait again "
+            "with `tidemill cluster drain 3 --leaders --wait 1ms --http 127.0.0.1:1`",
+        ),
+        (
+            lambda: undrain(3, wait="1ms", http=HTTP),
+            {"brokers": []},
+            "broker 3 is not back after 1ms: it is not live.  Its drain has ended, and its replicas catch up without "
+            "this command; wait again with `tidemill cluster undrain 3 --wait 1ms --http 127.0.0.1:1`",
+        ),
+        (
+            lambda: may_stop(3, wait="1ms", http=HTTP),
+            {"may_stop": False, "findings": [{"kind": "majority", "sentence": "shard 1: late"}]},
+            "broker 3 must not stop after 1ms: shard 1: late.  The other replicas catch up without this command; wait "
+            "again with `tidemill cluster may-stop 3 --wait 1ms --http 127.0.0.1:1`",
+        ),
+        (
+            lambda: move(4, to="1,2", wait="1ms", http=HTTP),
+            {"moves": [{"shard_id": 4, "voters": [1, 3], "remaining": 512}], "untold": 0},
+            "shard 4 has not arrived after 1ms: voters [1, 3], 512 B to copy.  The move goes on without this command; "
+            "wait again with `tidemill cluster move 4 --to 1,2 --wait 1ms --http 127.0.0.1:1`",
+        ),
+    ],
+)
+def test_a_wait_that_is_over_says_what_is_left_and_how_to_wait_again(
+    command: Callable[[], None], rows: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ClusterHttp, "post", lambda *_: {"findings": []})
+    monkeypatch.setattr(ClusterHttp, "get", lambda *_: rows)
+    monkeypatch.setattr(cluster_waits, "POLL_S", 0.001)
+
+    with pytest.raises(Failed) as failed:
+        command()
+
+    assert said == failed.value.message

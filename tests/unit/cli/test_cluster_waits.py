@@ -6,9 +6,16 @@ from typing import Any
 import pytest
 
 from tidemill.cli import cluster_waits
-from tidemill.cli.cluster_waits import leaders_left, majority_left, move_left, replicas_left, sync_left, wait
+from tidemill.cli.cluster_waits import Awaited, leaders_left, majority_left, move_left, replicas_left, sync_left, wait
 from tidemill.cli.failure import Failed
 from tidemill.client.broker_http import NotReady, Refused
+
+DRAIN = Awaited(
+    doing="draining broker 3",
+    undone="broker 3 is not empty",
+    goes_on="The drain goes on without this command",
+    again="cluster drain 3",
+)
 
 
 class Answers:
@@ -27,7 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_the_option_the_command_does_not_wait() -> None:
-    wait(None, lambda: pytest.fail("it asked"), what="draining")
+    wait(None, lambda: pytest.fail("it asked"), DRAIN, http=None)
 
 
 def test_it_ends_when_nothing_is_left_also_after_errors_that_pass(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +50,7 @@ def test_it_ends_when_nothing_is_left_also_after_errors_that_pass(capsys: pytest
             raise refused.pop()
         return next(steps)
 
-    wait("1m", next_left, what="draining broker 3")
+    wait("1m", next_left, DRAIN, http=None)
 
     assert next(steps, "asked to the end") == "asked to the end"
     assert "draining broker 3: no controller" in capsys.readouterr().err
@@ -56,12 +63,19 @@ def test_a_refusal_ends_it() -> None:
         raise Refused("broker 9 is not in this cluster")
 
     with pytest.raises(Refused, match="broker 9"):
-        wait("1m", left, what="draining")
+        wait("1m", left, DRAIN, http=None)
 
 
-def test_it_gives_up_and_says_what_is_left() -> None:
-    with pytest.raises(Failed, match=r"draining has not ended within 5ms, and goes on: 2 shards left"):
-        wait("5ms", lambda: "2 shards left", what="draining")
+@pytest.mark.parametrize(("http", "option"), [(None, ""), ("[::1]:9080", " --http '[::1]:9080'")])
+def test_it_gives_up_and_says_what_is_left_that_it_goes_on_and_how_to_look_again(http: str | None, option: str) -> None:
+    """The next command reaches the same cluster as this one."""
+    with pytest.raises(Failed) as failed:
+        wait("5ms", lambda: "2 shards left", DRAIN, http=http)
+
+    assert failed.value.message == (
+        "broker 3 is not empty after 5ms: 2 shards left.  The drain goes on without this command; wait again with "
+        f"`tidemill cluster drain 3 --wait 5ms{option}`"
+    )
 
 
 def test_a_drain_of_leaders_ends_with_the_last_one() -> None:
