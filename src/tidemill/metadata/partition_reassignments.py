@@ -123,6 +123,7 @@ def _move(image: ClusterImage, shard: Shard, named: Mapping[int, Brokers | None]
         reason=Reason.USER,
         expected=shard.replicas,
         is_under_way=is_under_way,
+        must_arrive=bool(assigned),
         is_for_topic=bool(assigned) and len(brokers) != len(shard.replicas),  # a way back is always open
     )
 

@@ -16,6 +16,7 @@ from tidemill.metadata.metadata_records import ReplicasRecord
 from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, ReplicaKey, broker_ids, broker_list
+from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import TopicId
@@ -32,6 +33,7 @@ class Move:
     reason: Reason
     expected: tuple[ReplicaKey, ...] | None = None  # the planned replicas that the goal was made for; None: any
     is_under_way: bool = False  # the present goal is not reached, so a cancelled move returns to what was before it
+    must_arrive: bool = False  # it is refused if a broker that is to get a copy is down, gone or drained
     is_for_topic: bool = False  # it changes the topic's number of replicas, and is refused if other shards keep theirs
 
 
@@ -57,7 +59,7 @@ def plan_moves(context: DecisionContext, command: PlanMoves) -> Result[PlannedMo
     problems: list[Problem | None] = []
     planned: dict[ShardId, int] = {}  # the number of replicas of each shard that moves
     for move in command.moves:
-        problem = _problem(image, move, planned)
+        problem = _problem(context, move, planned)
         problems.append(problem)
         if problem is None:
             planned[move.shard_id] = len(move.brokers)
@@ -81,7 +83,8 @@ def _records(image: ClusterImage, shard: Shard, move: Move) -> tuple[ReplicasRec
     return (ReplicasRecord(shard.shard_id, replicas, previous, move.reason),)
 
 
-def _problem(image: ClusterImage, move: Move, planned: Collection[ShardId]) -> Problem | None:
+def _problem(context: DecisionContext, move: Move, planned: Collection[ShardId]) -> Problem | None:
+    image = context.image
     shard = image.shards.get(move.shard_id)
     if shard is None:
         why = f"there is no shard {move.shard_id}; a deleted topic may have had it"
@@ -89,7 +92,7 @@ def _problem(image: ClusterImage, move: Move, planned: Collection[ShardId]) -> P
     what = f"replicas of shard {move.shard_id} on brokers {list(move.brokers)} are refused"
     if move.shard_id in planned:
         return Problem(errors.INVALID_REQUEST, f"{what}: the shard is named twice")
-    why_not = _refusal(image, move)
+    why_not = _refusal(image, move) or _newcomer_problem(context, shard, move)
     if why_not is not None:
         return Problem(errors.INVALID_REPLICA_ASSIGNMENT, f"{what}: {why_not}")
     if move.expected is not None and move.expected != shard.replicas:
@@ -128,6 +131,27 @@ def _topic_problem(
         "the partitions of a topic get another number of replicas all together or not at all"
     )
     return Problem(errors.INVALID_REPLICA_ASSIGNMENT, why)
+
+
+def _newcomer_problem(context: DecisionContext, shard: Shard, move: Move) -> str | None:
+    """
+    Return why nothing can be copied to a broker that `move` names; None if it can, or need not.  A broker that has the
+    shard, or had it before the move that is under way, needs no copy.
+    """
+    if not move.must_arrive:
+        return None
+    there = {*broker_ids(shard.replicas), *(broker_ids(shard.previous) if move.is_under_way else ())}
+    for broker_id in move.brokers:
+        broker = context.image.brokers[broker_id]
+        if broker_id in there:
+            continue
+        if not context.is_live(broker_id):
+            return f"broker {broker_id} is down, and nothing can be copied to it; start it, or name another one"
+        if broker.presence is Presence.GONE:
+            return f"broker {broker_id} is gone, and its replicas are placed on others; wait until it is active again"
+        if broker.drain is Drain.ALL:
+            return f"broker {broker_id} is drained; name another one, or run `tidemill cluster undrain {broker_id}`"
+    return None
 
 
 def _refusal(image: ClusterImage, move: Move) -> str | None:

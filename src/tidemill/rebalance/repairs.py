@@ -5,7 +5,8 @@ a *leaver* votes and is planned no more.
 
 - A planned replica whose broker is GONE gets a substitute: a leaver that is well, since it has everything, else the
   best target.  All replicas that are gone are replaced in one goal; the shard's leader promotes one at a time.
-- A newcomer whose broker is SILENT, drained or full gets a substitute: otherwise the goal would never be reached.
+- A newcomer whose broker is SILENT and down, drained or full gets a substitute: otherwise the goal would never be
+  reached.
 - A leaver that was replaced because it was gone and is back takes the place of its substitute, unless the substitute
   votes already, or has nearly everything.
 """
@@ -100,7 +101,8 @@ def _lost(draft: Draft, shard: Shard, voters: tuple[ReplicaKey, ...]) -> dict[Re
         if broker is None or broker.key != replica:
             continue
         is_newcomer = bool(voters) and replica not in voters
-        if broker.presence is Presence.GONE or (is_newcomer and broker.presence is Presence.SILENT):
+        is_away = broker.presence is Presence.SILENT and not broker.is_live  # one that is just back can be copied to
+        if broker.presence is Presence.GONE or (is_newcomer and is_away):
             lost[replica] = draft.brokers.text_of_silence(replica.broker_id)
         elif is_newcomer and broker.drain is Drain.ALL:
             lost[replica] = f"broker {replica.broker_id} is drained before it has all"

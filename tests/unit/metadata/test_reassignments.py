@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from tests.unit.metadata.controller_world import Cluster, admission, voter
+from tidemill.metadata.broker_states import SetDrain, SetPresence
 from tidemill.metadata.reassignments import Move, PlanMoves
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
+from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
 
@@ -63,6 +65,53 @@ def test_a_goal_keeps_what_was_planned_before() -> None:
         ([3], [1], Reason.COUNT),
         ([4], [3], Reason.DRAIN),
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (None, "broker 2 is down, and nothing can be copied to it; start it, or name another one"),
+        (SetPresence(broker_id=BrokerId(2), presence=Presence.GONE), "broker 2 is gone, and its replicas are placed"),
+        (SetDrain(broker_id=BrokerId(2), drain=Drain.ALL), "broker 2 is drained; name another one, or run"),
+    ],
+)
+def test_a_user_moves_nothing_to_a_broker_that_could_not_keep_it(change: Any, why: str) -> None:
+    """
+    The move would never end, or the planner would undo it at once.  A broker that has the shard already may be named:
+    that is how a move beside a broker that is down is asked for.  The planner knows by itself which brokers are well,
+    and a cancelled move returns to any.
+    """
+    made = cluster()
+    if change is None:
+        made.live = frozenset({BrokerId(1), BrokerId(3)})
+    else:
+        made.do(change)
+
+    (refused,) = plan(made, move(1, 2, must_arrive=True))
+    planner = plan(made, move(2))
+    kept = plan(made, move(3, 2, must_arrive=True))
+    away = plan(made, move(3, must_arrive=True))
+    (again,) = plan(made, move(3, 2, must_arrive=True))
+    returned = plan(made, move(3, 2, must_arrive=True, is_under_way=True))
+
+    assert refused is not None and refused[0] == errors.INVALID_REPLICA_ASSIGNMENT and why in refused[1]
+    assert again is not None and why in again[1]
+    assert [[None]] * 4 == [planner, kept, away, returned]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        SetPresence(broker_id=BrokerId(2), presence=Presence.SILENT),
+        SetDrain(broker_id=BrokerId(2), drain=Drain.LEADERS),
+    ],
+)
+def test_a_user_may_move_to_a_broker_that_has_just_come_back_or_leads_nothing(change: Any) -> None:
+    """Both are copied to, and will vote."""
+    made = cluster()
+    made.do(change)
+
+    assert [None] == plan(made, move(2, must_arrive=True))
 
 
 def test_a_goal_that_is_not_reached_without_a_move_is_one_to_return_to() -> None:

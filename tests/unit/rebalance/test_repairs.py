@@ -116,6 +116,25 @@ def test_a_dead_newcomer_gets_another_goal() -> None:
     assert [1, 5, 3] == ids(step.replicas)
 
 
+def test_a_newcomer_that_is_recorded_silent_and_is_live_again_is_kept() -> None:
+    """
+    It is copied to like any other, and is ACTIVE when it has been live for a while.  A user may have moved the shard
+    there just then, and would see the move undone.
+    """
+    cluster = ModelledCluster([None] * 5)
+    cluster.add(1, 2, 3)
+    cluster.plan(1, 1, 4, 3, reason=Reason.USER)
+    cluster.lose(4, Presence.SILENT, 61_000)
+    cluster.bring_back(4)
+    cluster.set(4, presence=Presence.SILENT, live_ms=5_000)
+
+    back = cluster.decide()
+    cluster.lose(4, Presence.SILENT, 61_000)
+
+    assert [] == [*back.steps]
+    assert [[1, 2, 3]] == [ids(step.replicas) for step in cluster.decide().steps]
+
+
 def test_no_goal_names_a_dead_member() -> None:
     """Two replicas that are gone are replaced in one goal; a member that dies while another moves is replaced too."""
     five = ModelledCluster([None] * 7)

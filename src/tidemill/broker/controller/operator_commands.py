@@ -208,6 +208,7 @@ class OperatorCommands:
                 brokers=tuple(brokers),
                 reason=Reason.USER,
                 is_under_way=self._is_under_way(shard),
+                must_arrive=True,
                 is_for_topic=shard is not None and len(brokers) != len(shard.replicas),
             )
         )

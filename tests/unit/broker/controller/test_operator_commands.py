@@ -270,6 +270,28 @@ def test_a_user_moves_a_shard_and_cancels_that() -> None:
     assert (errors.NONE, errors.NO_REASSIGNMENT_IN_PROGRESS) == (cancelled.error_code, again.error_code)
 
 
+def test_a_shard_is_not_moved_to_a_broker_that_is_down() -> None:
+    """
+    The move would wait without a word, and be undone when the broker is silent.  When it has just come back, and is
+    still recorded as SILENT, the shard arrives there.
+    """
+    world = flights(static={"tidemill.replica.replacement.delay.ms": "600000", "tidemill.broker.return.ms": "4000"})
+    world.lose(4)
+    world.until(lambda: world.presence(4) is Presence.SILENT, "it is silent")
+    refused = world.command(Operation.MOVE, shard_id=shard_id(world), brokers=[1, 2, 4])
+    world.find(4)
+    world.until(lambda: world.controller.broker.cluster.is_up(world[4].broker.broker_id), "it is heard")
+    silent = world.presence(4)
+
+    moved = world.command(Operation.MOVE, shard_id=shard_id(world), brokers=[1, 2, 4])
+    world.until(lambda: world.voters("flights") == {1, 2, 4}, "it has arrived")
+
+    assert errors.INVALID_REPLICA_ASSIGNMENT == refused.error_code
+    assert "broker 4 is down, and nothing can be copied to it" in (refused.error_message or "")
+    assert (Presence.SILENT, errors.NONE) == (silent, moved.error_code)
+    assert [1, 2, 4] == world.replicas("flights")
+
+
 def test_a_cancelled_move_does_not_return_to_a_broker_that_is_gone() -> None:
     """
     A broker of the goal takes its place, as when Kafka's command cancels a move: a goal with a dead member is never

@@ -85,7 +85,7 @@ def test_what_is_under_way_is_listed_and_can_be_cancelled(world: ClusterWorld) -
     there = [1, 2] if copies_to.number == 3 else [1, 3]
     for name in ("v", "w"):
         world.create(name, 2, brokers=there)
-    world.network.cut_off(copies_to.broker.cluster.address)
+    world.hold(to=[copies_to.number])
     goal = [1, copies_to.number]
     leaves = next(it for it in there if it not in goal)
 
@@ -103,6 +103,21 @@ def test_what_is_under_way_is_listed_and_can_be_cancelled(world: ClusterWorld) -
     assert {} == listed(controller)
     assert dict.fromkeys((0, 1), errors.NO_REASSIGNMENT_IN_PROGRESS) == codes(again)
     assert there == broker_ids(controller.broker.image.shard_of("v", 0).replicas)  # type: ignore[union-attr]
+
+
+def test_nothing_is_moved_to_a_broker_that_is_down(world: ClusterWorld) -> None:
+    """The move would not begin before the broker is back, and look as if it hung."""
+    controller = world.controller
+    down = world[3 if controller.number != 3 else 2]
+    there = [1, 2] if down.number == 3 else [1, 3]
+    world.create("v", 1, brokers=there)
+    world.network.cut_off(down.broker.cluster.address)
+    world.until(lambda: down.number not in controller.broker.cluster.live(), "it is not heard")
+
+    answer = asked(controller, assigning({0: [1, down.number]}, topic="v"))
+
+    assert {0: errors.INVALID_REPLICA_ASSIGNMENT} == codes(answer)
+    assert f"broker {down.number} is down" in answer.responses[0].partitions[0].error_message
 
 
 def test_each_partition_has_its_own_error(world: ClusterWorld) -> None:
