@@ -50,6 +50,8 @@ class ClusterReport:
                     "is_registered": broker.is_registered,
                     "endpoints": [{"name": e.name, "host": e.host, "port": e.port} for e in broker.endpoints],
                     "is_live": self._is_alive(broker.voter),
+                    "presence": broker.presence.name.lower(),
+                    "drain": broker.drain.name.lower(),
                     # Below the level of elastic clusters, the metadata does not tell what a broker supports.
                     "feature_level": levels.get(
                         broker_id, broker.level if image.feature_level >= ELASTIC_CLUSTER else None

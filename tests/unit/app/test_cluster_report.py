@@ -2,11 +2,14 @@
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.controller.healing_world import FIGURES_MS, HealingWorld
 from tidemill.app.cluster_report import ClusterReport
 from tidemill.metadata.feature_levels import NEWEST, OLDEST
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
+from tidemill.model.broker_state import Presence
 from tidemill.model.shard import ShardId
+from tidemill.peer.cluster_operation import Operation
 
 
 def world_and_report() -> tuple[BrokerWorld, ClusterReport]:
@@ -34,6 +37,26 @@ def test_the_cluster_report_has_counts_and_the_controller() -> None:
     assert {"answered_by": 1, "controller": 1, "brokers": 1, "brokers_live": 1} | topics == answer
 
 
+def test_every_broker_reports_who_is_silent_and_who_is_drained() -> None:
+    """The recorded states need no question to the controller; a broker that is just down is not silent yet."""
+    world = HealingWorld(4)
+    world.pass_time(FIGURES_MS)
+    world.command(Operation.DRAIN_LEADERS, 3)
+    world.lose(4)
+    world.until(lambda: not world[1].broker.cluster.is_up(world[4].broker.broker_id), "it is down")
+    down = states(world)
+    world.until(lambda: world.presence(4) is Presence.SILENT, "it is silent")
+    world.pass_time(500)
+
+    assert [("active", "none")] * 2 + [("active", "leaders"), ("active", "none")] == down
+    assert [("active", "none")] * 2 + [("active", "leaders"), ("silent", "none")] == states(world)
+
+
+def states(world: HealingWorld) -> list[tuple[object, object]]:
+    """Return the states of all brokers, as broker 2 reports them."""
+    return [(row["presence"], row["drain"]) for row in ClusterReport(world[2].broker).brokers()["brokers"]]
+
+
 def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
     """The report of a broker contains its endpoints and shard counts.  It is the only report with the HTTP endpoint,
     which `tidemill cluster status` needs.
@@ -53,6 +76,8 @@ def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
             {"name": "HTTP", "host": "127.0.0.1", "port": 9080},
         ],
         "is_live": True,
+        "presence": "active",
+        "drain": "none",
         "feature_level": NEWEST,
         "heartbeat_age_ms": 0,
         "heard_by": 0,
