@@ -1,12 +1,16 @@
 """AlterPartitionReassignments and ListPartitionReassignments: Kafka's way to move replicas."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld, Node
+from tidemill.broker.handlers.list_partition_reassignments import REPORTS_MS
+from tidemill.broker.load.load_reporter import LoadReporter
 from tidemill.model import errors
 from tidemill.model.broker_id import broker_ids
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.wire.messages import create_partitions, list_partition_reassignments
 from tidemill.wire.messages.alter_partition_reassignments import API, Request
 
@@ -118,6 +122,44 @@ def test_nothing_is_moved_to_a_broker_that_is_down(world: ClusterWorld) -> None:
 
     assert {0: errors.INVALID_REPLICA_ASSIGNMENT} == codes(answer)
     assert f"broker {down.number} is down" in answer.responses[0].partitions[0].error_message
+
+
+def next_controller(world: ClusterWorld) -> Node:
+    """Let another broker become the controller."""
+    to = followers(world)[0]
+    transfer = (METADATA_SHARD, to.broker.broker_id)
+    assert [] == world.controller.broker.leadership_transfers.here([transfer])
+    world.until(lambda: to.broker.controller.leads and to.broker.controller.accepts_writes, "it is the controller")
+    return to
+
+
+def test_a_new_controller_does_not_list_what_has_arrived(world: ClusterWorld) -> None:
+    """
+    It has not been told the voters of any shard yet.  `kafka-reassign-partitions --verify` would say that a move which
+    has ended is still in progress, and `--execute` refuse the next one.
+    """
+    asked(world.controller, assigning({0: [1, 3], 1: [1, 3]}))
+    world.until(lambda: [1, 3] == voters(world, "t"), "the replicas have moved")
+
+    to = next_controller(world)
+
+    assert all(to.broker.reported_load.voters(it) is None for it in to.broker.image.topics["t"].shard_ids)
+    assert {} == listed(to)
+
+
+def test_a_new_controller_waits_for_reports_for_some_seconds_only(world: ClusterWorld) -> None:
+    """A leader that hangs tells nothing.  A topic that has not moved need not be waited for."""
+    asked(world.controller, assigning({0: [1, 3], 1: [1, 3]}))
+    world.until(lambda: [1, 3] == voters(world, "t"), "the replicas have moved")
+    with patch.object(LoadReporter, "_send"):
+        to = next_controller(world)
+        began_ms = world.clock.now_ms
+        other = listed(to, [("u", [0, 1])])
+        other_ms = world.clock.now_ms
+        found = listed(to, [("t", [0, 1])])
+
+    assert ({}, {("t", 0), ("t", 1)}) == (other, found.keys())
+    assert other_ms - began_ms < 1_000 < REPORTS_MS <= world.clock.now_ms - other_ms < REPORTS_MS + 1_000
 
 
 def test_each_partition_has_its_own_error(world: ClusterWorld) -> None:
