@@ -56,6 +56,7 @@ class ControllerHost:
         self._stall_tolerant_clock = stall_tolerant_clock
         self._hosted: HostedPartition[Command, ControllerCore] | None = None  # set while this broker is the controller
         self._grown_with: frozenset[BrokerId] = frozenset()  # brokers that could take replicas at the last growth
+        self._metadata_replicas = 0  # the planned ones at the last tick as the controller
         self._contact_at: int | None = None  # time of the last tick with contact; initially, of the first tick
 
     # Methods that start and stop the controller.
@@ -104,9 +105,12 @@ class ControllerHost:
             return
         live = self._cluster.live()
         able = frozenset(it.broker_id for it in image.registered() if it.takes_replicas and it.broker_id in live)
-        if not able <= self._grown_with:
+        replicas = image.shards[METADATA_SHARD].replicas
+        # The planner gives up a replica if no broker is left for it, and one may have come since it decided that.
+        has_shrunk = len(replicas) < self._metadata_replicas
+        if has_shrunk or not able <= self._grown_with:
             self.submit(GrowReplicas())
-        self._grown_with = able
+        self._grown_with, self._metadata_replicas = able, len(replicas)
 
     # Methods that pass commands to the controller.
 

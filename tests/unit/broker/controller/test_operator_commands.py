@@ -8,8 +8,10 @@ from tests.unit.broker.controller.healing_world import FIGURES_MS, HealingWorld
 from tidemill.broker.controller import rebalance_host
 from tidemill.broker.controller.operator_commands import DRAINS_MAX
 from tidemill.metadata.feature_levels import OLDEST
+from tidemill.metadata.reassignments import Move, PlanMoves
 from tidemill.model import errors
 from tidemill.model.broker_state import Drain, Presence
+from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.peer import cluster_report
 from tidemill.peer.cluster_operation import Operation
@@ -167,6 +169,38 @@ def test_a_broker_can_leave_a_cluster_of_five() -> None:
 
     assert (errors.NONE, 4) == (answer.error_code, len(metadata.replica.voters))
     assert 5 not in world.voters("flights")
+
+
+@pytest.mark.parametrize("is_drained", [True, False])
+def test_the_metadata_get_the_replica_again_that_was_given_up(is_drained: bool) -> None:
+    """When the broker that was drained or gone is back, the metadata has a place for its fifth replica again."""
+    world = flights(5, on=(5, 1, 2))
+    if is_drained:
+        world.command(Operation.DRAIN_ALL, 5)
+    else:
+        world.lose(5)
+    metadata = world.controller.broker.shards[0]  # type: ignore[index]
+    world.until(lambda: len(metadata.replica.voters) == 4, "the metadata has left it")
+    world.pass_time(5_000)
+
+    if is_drained:
+        world.command(Operation.UNDRAIN, 5)
+    else:
+        world.find(5)
+
+    world.until(lambda: len(metadata.replica.voters) == 5, "it is a voter again")
+
+
+def test_the_metadata_grow_again_if_a_broker_came_while_a_replica_was_given_up() -> None:
+    """The planner had decided before it knew the broker, and the broker has been counted before that was recorded."""
+    world = flights(5)
+    controller = world.controller.broker
+    replicas = controller.image.shards[METADATA_SHARD].replicas
+    goal = Move(shard_id=METADATA_SHARD, brokers=tuple(it.broker_id for it in replicas[:4]), reason=Reason.DRAIN)
+    controller.controller.submit(PlanMoves(moves=(goal,)))
+    world.until(lambda: len(controller.image.shards[METADATA_SHARD].replicas) == 4, "it is given up")
+
+    world.until(lambda: len(controller.image.shards[METADATA_SHARD].replicas) == 5, "it is planned again")
 
 
 def test_a_drain_is_checked_with_the_newest_plans() -> None:
