@@ -1,5 +1,7 @@
 """BrokerSet: the brokers in one pass of the planner, by what they can do."""
 
+from collections.abc import Iterable
+
 from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.broker_state import Drain, Presence
@@ -14,7 +16,8 @@ class BrokerSet:
         self.gone: list[BrokerId] = []
         self.drained: list[BrokerId] = []
         self.targets: dict[BrokerId, BrokerView] = {}
-        """Brokers that can take replicas, by id: live and ready, and no operator empties them."""
+        """Brokers that can take replicas, by id: live and ready, and not drained."""
+        self._kept_out: list[BrokerId] = []
         self.live_count = 0
         racks: dict[BrokerId, str | None] = {}
         for broker_id in sorted(view.brokers):
@@ -26,6 +29,8 @@ class BrokerSet:
             self.live_count += broker.is_live
             if is_target(broker) and registered.is_registered:
                 self.targets[broker_id] = broker
+            elif broker.drain is not Drain.NONE and broker.is_live and broker.presence is Presence.ACTIVE:
+                self._kept_out.append(broker_id)
             if broker.presence is Presence.GONE:
                 self.gone.append(broker_id)
             if broker.drain is Drain.ALL:
@@ -41,6 +46,11 @@ class BrokerSet:
         """Return whether the replica's broker can take replicas, in this very directory."""
         broker = self.targets.get(replica.broker_id)
         return broker is not None and broker.key == replica
+
+    def kept_out(self, replicas: Iterable[ReplicaKey]) -> list[BrokerId]:
+        """Return the brokers that take no replica beside `replicas` only because they are drained, in any way."""
+        taken = {replica.broker_id for replica in replicas}
+        return [broker_id for broker_id in self._kept_out if broker_id not in taken]
 
     def absence(self, replica: ReplicaKey) -> str | None:
         """Return what is wrong with a replica's broker as text; None if it is live."""

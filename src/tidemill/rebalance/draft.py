@@ -155,7 +155,7 @@ class Draft:
         if on_rack_max is not None and not choice.full:
             return Outcome.WAITS  # each broker of the other racks has a replica of this shard already
         return self.refuse(
-            reason, shard.shard_id, f"{why}; {self.targets.problem(choice, len(shard.replicas), figures.size)}"
+            reason, shard.shard_id, f"{why}; {self.targets.problem(choice, shard.replicas, figures.size)}"
         )
 
     def step(

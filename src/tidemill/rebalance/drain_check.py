@@ -90,7 +90,7 @@ def _problem(draft: Draft, shard_id: ShardId, broker_id: BrokerId) -> NoPlace | 
         return None
     if choice.chosen is None:
         obstacle = Obstacle.DISK if choice.full else Obstacle.REPLICAS
-        why = draft.targets.problem(choice, len(shard.replicas), figures.size)
+        why = draft.targets.problem(choice, shard.replicas, figures.size)
         return NoPlace(shard_id, obstacle, f"shard {shard_id} has no place: {why}")
     draft.step(shard, figures, {source: choice.chosen}, Reason.DRAIN, "")
     before = len(draft.targets.rack_counts(shard.replicas))

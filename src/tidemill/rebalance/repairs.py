@@ -89,7 +89,7 @@ def _choose(
             draft.drop(shard, figures, replica, Reason.REPLACE, why)
             return
         else:
-            problem = draft.targets.problem(choice, len(shard.replicas), figures.size)
+            problem = draft.targets.problem(choice, shard.replicas, figures.size)
             draft.refuse(Reason.REPLACE, shard.shard_id, f"{why}; {problem}")
 
 

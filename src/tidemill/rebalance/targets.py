@@ -14,7 +14,7 @@ from tidemill.model.data_size import size_text
 from tidemill.rebalance.accounts import Accounts
 from tidemill.rebalance.broker_set import BrokerSet
 from tidemill.rebalance.policy import Policy
-from tidemill.rebalance.sentences import counted
+from tidemill.rebalance.sentences import brokers_text, counted, is_or_are
 
 
 class Choice(NamedTuple):
@@ -80,15 +80,24 @@ class Targets:
         chosen = None if best is None else self._brokers.targets[best[3]].key
         return Choice(chosen, looked_at, full, busy)
 
-    def problem(self, choice: Choice, replica_count: int, size: int) -> str:
-        """Return why no broker was chosen for a shard with `replica_count` replicas."""
+    def problem(self, choice: Choice, replicas: Collection[ReplicaKey], size: int) -> str:
+        """
+        Return why no broker was chosen for a shard with these replicas, and which brokers could take one if an operator
+        undrained them.
+        """
         if choice.full:
             limit = self._policy.disk_percent_max
             disks = "the disk of " if choice.full == 1 else "the disk of each of "
             disks += counted(choice.full, "broker")
             return f"with its {size_text(size)}, {disks} would be more than {limit} % full"
-        needed = "1 replica needs a broker" if replica_count == 1 else f"{replica_count} replicas need as many brokers"
-        return f"its {needed}, and {counted(len(self._brokers.targets), 'broker')} can take replicas"
+        count = len(replicas)
+        needed = "1 replica needs a broker" if count == 1 else f"{count} replicas need as many brokers"
+        sentence = f"its {needed}, and {counted(len(self._brokers.targets), 'broker')} can take replicas"
+        kept_out = self._brokers.kept_out(replicas)
+        if kept_out:
+            one = "it" if len(kept_out) == 1 else "one"
+            sentence += f"; {brokers_text(kept_out)} {is_or_are(len(kept_out))} drained: undrain {one}, or add a broker"
+        return sentence
 
     def withdraw(self, broker_id: BrokerId) -> None:
         """Take a broker out of the order before its accounts change."""

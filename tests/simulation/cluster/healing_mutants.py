@@ -175,6 +175,12 @@ def drains_are_not_checked() -> Iterator[None]:
 
 
 @contextmanager
+def drained_brokers_are_not_named() -> Iterator[None]:
+    with patch.object(BrokerSet, "kept_out", lambda self, replicas: []):
+        yield
+
+
+@contextmanager
 def the_metadata_keeps_five_replicas() -> Iterator[None]:
     with patch.object(draft, "may_shrink", lambda *_: False), patch.object(repairs, "may_shrink", lambda *_: False):
         yield
@@ -297,6 +303,7 @@ MUTANTS = (
     HealingMutant(newcomers_may_be_drained, scripts.NEWCOMER_DRAINED),
     HealingMutant(newcomers_may_be_full, scripts.NEWCOMER_FULL),
     HealingMutant(drains_are_not_checked, scripts.NO_PLACE),
+    HealingMutant(drained_brokers_are_not_named, scripts.MAINTENANCE),
     HealingMutant(plans_two_steps_at_once, scripts.TWO_DRAINS),
     HealingMutant(removes_before_it_promotes, scripts.TWO_DRAINS),
     HealingMutant(the_metadata_keeps_five_replicas, scripts.DRAINING_FIVE),

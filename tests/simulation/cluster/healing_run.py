@@ -37,6 +37,7 @@ BRIEF_S: Final = 6
 BRIEF_OPERATION_S: Final = 0.7  # likewise, in a brief run
 BRIEF_BROKERS: Final = (4, 4, 5, 4, 6)
 HELP_S: Final = 2.0  # how often the operator looks after a stalled plan, at the end
+UNDRAIN: Final = ": undrain "  # asks an operator for that, in a refusal
 SEEN_S: Final = 2.0  # by then, the controller has made a plan after a record
 BROKERS_MAX: Final = 7
 BROKERS: Final = (4, 5, 6)
@@ -193,8 +194,8 @@ class HealingRun(ClusterRun):
 
     def _heal_all(self) -> None:
         """
-        End the faults, and have the operator end what an operator began: brokers that no longer fit are replaced, and
-        the drain of all but one ends.
+        End the faults, and have the operator do what sentences ask for: replace brokers that are gone, and undrain
+        others that have to take their replicas.
         """
         super()._heal_all()
         self._until(self._has_controller, "there is no controller")
@@ -210,19 +211,19 @@ class HealingRun(ClusterRun):
         self._is_helped = True
         if machine is not None and machine.broker is not None and machine.loop is not None:
             broker = machine.broker
-            drained = [
-                it for it in broker.image.brokers.values() if it.drain is Drain.ALL and self._is_there(it.broker_id)
-            ]
-            if broker.rebalance.report().status is Status.STALLED:
+            report = broker.rebalance.report()
+            if report.status is Status.STALLED:
                 self._ask_soon(machine, lambda broker, _: broker.operator_commands.replace(), BrokerId(0), "replaced")
-            able = [
-                it for it in broker.image.brokers.values() if it.drain is Drain.NONE and self._is_there(it.broker_id)
-            ]
-            if drained and len(able) < 3:
+            there = [it for it in broker.image.brokers.values() if self._is_there(it.broker_id)]
+            able_count = sum(it.drain is Drain.NONE for it in there)
+            undrained = [it.broker_id for it in there if it.drain is Drain.ALL and able_count < 3]
+            if any(UNDRAIN in refusal.sentence for refusal in report.refusals):
+                undrained += [it.broker_id for it in there if it.drain is Drain.LEADERS]
+            if undrained:
                 self._ask_soon(
                     machine,
                     lambda broker, broker_id: broker.operator_commands.drain(broker_id, Drain.NONE),
-                    drained[0].broker_id,
+                    undrained[0],
                     "undrained",
                 )
         self.timeline.after(seconds(HELP_S), self._help)

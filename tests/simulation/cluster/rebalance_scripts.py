@@ -205,6 +205,25 @@ def no_place(run: DirectedRun) -> None:
     run.require(f"shard {shard} has no place" in named, f"a drain that cannot end is not refused: {answer}")
 
 
+def maintenance(run: DirectedRun) -> None:
+    """The only broker that could replace another one for good is drained of its leaders, and forgotten."""
+    (shard,) = run.shards
+    (drained,) = run.away(*run.goal(shard))
+    lost = next(it for it in run.goal(shard) if it is not run.controller)
+    run.drain(drained, Drain.LEADERS)
+    run.lose(lost)
+
+    def is_asked_for() -> bool:
+        asked = f"broker {run.id_of(drained)} is drained: undrain it"
+        return any(asked in it.sentence for it in run.report().refusals if it.what == f"shard {shard}")
+
+    run.until(is_asked_for, f"{drained.name} is drained, and nothing asks to undrain it")
+    run.require(not run.carries(drained), f"{drained.name}, which is drained, takes a replica")
+    run.drain(drained, Drain.NONE)
+    run.until(lambda: drained.voter in run.voters(shard), f"{drained.name} is undrained, and takes no replica")
+    run.require(not is_asked_for(), f"{drained.name} is undrained, and something asks to undrain it")
+
+
 def two_drains(run: DirectedRun) -> None:
     """Two of the three brokers with a shard's replicas are drained at once."""
     (shard,) = run.shards
@@ -384,6 +403,7 @@ NEWCOMER_LOST: Final = Script(act=newcomer_lost, settings=NEVER_GONE)
 NEWCOMER_DRAINED: Final = Script(act=newcomer_drained)
 NEWCOMER_FULL: Final = Script(act=newcomer_full)
 NO_PLACE: Final = Script(act=no_place, brokers=3)
+MAINTENANCE: Final = Script(act=maintenance, brokers=4)
 TWO_DRAINS: Final = Script(act=two_drains)
 DRAINING_FIVE: Final = Script(act=draining_five)
 ANOTHER_REPLICA_IS_AWAY: Final = Script(act=another_replica_is_away, settings=NEVER_GONE)
@@ -413,6 +433,7 @@ SCRIPTS: Final = (
     NEWCOMER_DRAINED,
     NEWCOMER_FULL,
     NO_PLACE,
+    MAINTENANCE,
     TWO_DRAINS,
     DRAINING_FIVE,
     ANOTHER_REPLICA_IS_AWAY,

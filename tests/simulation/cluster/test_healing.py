@@ -12,6 +12,7 @@ import pytest
 
 from tests.simulation.cluster.brief_knobs import is_brief
 from tests.simulation.cluster.healing_run import brief_healing_run, healing_run
+from tests.simulation.cluster.moving_run import asking_often
 
 RUNS: Final = int(os.environ.get("TIDEMILL_HEALING_SEEDS", "40"))
 LOTS: Final = 2  # the seeds are divided among this many tests, so that all cores are used
@@ -37,3 +38,9 @@ def test_a_cluster_heals_itself(lot: int, explored: list[str]) -> None:
 @pytest.mark.parametrize("seed", [4, 12], ids=["a drain before registration", "the metadata of five"])
 def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
     healing_run(seed).run()
+
+
+@pytest.mark.parametrize("seed", [1486, 1540], ids=["two brokers in maintenance", "three brokers in maintenance"])
+def test_a_brief_seed_that_found_a_bug_passes(seed: int) -> None:
+    with asking_often():
+        brief_healing_run(seed).run()

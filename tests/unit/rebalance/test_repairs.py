@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.unit.rebalance.modelled_cluster import GIB, UNBALANCED, ModelledCluster, ids
 from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.move_reason import Reason
@@ -265,3 +267,36 @@ def test_replication_needs_as_many_brokers() -> None:
     cluster.lose(2)
 
     assert "3 replicas need as many brokers, and 2 brokers can take replicas" in cluster.decide().refusals[0].sentence
+
+
+@pytest.mark.parametrize("drain", [Drain.LEADERS, Drain.ALL])
+def test_a_drained_broker_that_could_replace_a_lost_one_is_named(drain: Drain) -> None:
+    """A drain that was forgotten would keep the replica missing, and nobody would know why."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2, 3)
+    cluster.lose(2)
+    cluster.set(4, drain=drain, is_ready=False)
+
+    plan = cluster.decide()
+
+    assert not plan.steps
+    assert plan.refusals[0].sentence.endswith(
+        "2 brokers can take replicas; broker 4 is drained: undrain it, or add a broker"
+    )
+
+
+def test_only_brokers_that_could_take_the_replica_once_undrained_are_named() -> None:
+    """Broker 1 has a replica of the shard, broker 6 is not there, and 7 has been away for long."""
+    cluster = ModelledCluster([None] * 7)
+    cluster.add(1, 2, 3)
+    cluster.lose(2)
+    for broker_id in (1, 4, 5, 6, 7):
+        cluster.set(broker_id, drain=Drain.LEADERS, is_ready=False)
+    cluster.set(6, is_live=False)
+    cluster.set(7, presence=Presence.GONE)
+
+    plan = cluster.decide()
+
+    assert plan.refusals[0].sentence.endswith(
+        "1 broker can take replicas; brokers 4, 5 are drained: undrain one, or add a broker"
+    )
