@@ -271,7 +271,7 @@ def test_replication_needs_as_many_brokers() -> None:
 
 @pytest.mark.parametrize("drain", [Drain.LEADERS, Drain.ALL])
 def test_a_drained_broker_that_could_replace_a_lost_one_is_named(drain: Drain) -> None:
-    """A drain that was forgotten would keep the replica missing, and nobody would know why."""
+    """Otherwise a forgotten drain would keep the replica missing without a word."""
     cluster = ModelledCluster([None] * 4)
     cluster.add(1, 2, 3)
     cluster.lose(2)
