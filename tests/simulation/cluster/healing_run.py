@@ -16,7 +16,7 @@ from tidemill.broker.broker import Broker
 from tidemill.broker.controller.operator_commands import Answer
 from tidemill.metadata.image import ClusterImage
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId
+from tidemill.model.broker_id import BrokerId, broker_ids
 from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.config_resolution import NOTHING
 from tidemill.model.shard import ShardId
@@ -240,7 +240,8 @@ class HealingRun(ClusterRun):
     def _is_healed(self) -> bool:
         """
         Return whether every broker that is there counts again and every other one is GONE, no replica is planned on one
-        that is GONE or drained, drained brokers lead nothing, and no file of a replica is left that has moved away.
+        that is GONE or drained, drained brokers lead nothing that another one could lead, and no file of a replica is
+        left that has moved away.
         """
         if not all(machine.is_ready for machine in self.machines):
             return False
@@ -256,15 +257,16 @@ class HealingRun(ClusterRun):
         idle = {it.broker_id for it in image.brokers.values() if it.drain is not Drain.NONE}
         unregistered = {it.broker_id for it in image.brokers.values() if not it.is_registered}
         carrying = {replica.broker_id for shard in image.shards.values() for replica in shard.replicas}
-        leading = {
-            it.broker.broker_id
+        led = (
+            shard.replica
             for it in self.machines
-            if it.broker is not None and any(shard.replica.leads for shard in it.broker.shard_table.shards.values())
-        }
-        is_placed = (
-            not silent and gone == away and not carrying & (gone | emptied | unregistered) and not leading & idle
+            if it.broker is not None and it.broker.broker_id in idle
+            for shard in it.broker.shard_table.shards.values()
+            if shard.replica.leads
         )
-        return is_placed and not any(self._left_files(it) for it in self.machines)
+        has_wrong_leader = any(not idle.issuperset(broker_ids(replica.voters)) for replica in led)
+        is_placed = not silent and gone == away and not carrying & (gone | emptied | unregistered)
+        return is_placed and not has_wrong_leader and not any(self._left_files(it) for it in self.machines)
 
     def _left_files(self, machine: BrokerMachine) -> list[str]:
         """

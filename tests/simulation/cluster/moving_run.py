@@ -99,13 +99,15 @@ class MovingRun(ClusterRun):
     def _may_lose(self, lost: BrokerMachine) -> bool:
         """
         Return whether each shard outlives the loss of a disk.  One that moves to one or two brokers may need all of
-        them, and all its members, before its leader can know of the loss.
+        them before its leader can know of the loss.  On the way to one broker, two members vote, and both are needed.
         """
         broker_id = None if lost.voter is None else lost.voter.broker_id
-        small = ((shard_id, brokers) for shard_id, brokers in self._asked.items() if len(brokers) <= 2)
-        return self.check.may_lose(lost) and not any(
-            broker_id in brokers or lost.voter in self.check.members(shard_id) for shard_id, brokers in small
+        needed = any(
+            (len(brokers) <= 2 and broker_id in brokers)
+            or (len(brokers) == 1 and lost.voter in self.check.members(shard_id))
+            for shard_id, brokers in self._asked.items()
         )
+        return self.check.may_lose(lost) and not needed
 
     def _after_turn(self, machine: BrokerMachine) -> None:
         self.check.check_after_turn(machine)

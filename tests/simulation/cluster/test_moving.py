@@ -53,6 +53,12 @@ def test_a_seed_that_found_a_bug_passes(seed: int, brokers: int) -> None:
         moving_run(seed, brokers).run()
 
 
+def test_a_brief_seed_that_lost_a_disk_on_the_way_to_one_replica_passes() -> None:
+    """The shard could not come to that, because the second of its last two voters was lost."""
+    with asking_often():
+        brief_moving_run(2136).run()
+
+
 def test_a_seed_that_found_damage_passes() -> None:
     """A checkpoint freed batches of a shard whose CLOSED row waited; after a power loss, its segment was too short."""
     ContendedRun(0, Focus.CLOSING_WAITS).run()
