@@ -29,6 +29,7 @@ CLOSED: Final = 2
 INSTALLING: Final = 3
 _HEADER: Final = Struct(">4sIH2xIQQIQQ")  # 52 bytes
 _AFTER_CRC: Final = 8
+_NUMBER: Final = 4  # the position of the checkpoint's number among the fields of the header
 _SHARD: Final = Struct(">QBQ")
 _BOUNDARY: Final = Struct(">QQq")
 _DAMAGED: Final = Struct(">Iq")  # partition, and the offset from which the partition is damaged
@@ -237,23 +238,34 @@ def _read_installing(reader: ByteReader, log: ShardLog) -> None:
 
 def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes, machines: MachineRegistry) -> Checkpoint | None:
     """
-    Return the newest complete checkpoint; None if there is none.  Raises DirectoryProblem, as `decode_checkpoint` does.
+    Return the newest complete checkpoint; None if there is none.  The older one is decoded only if the newer one is not
+    complete.  Raises DirectoryProblem, as `decode_checkpoint` does.
     """
-    found = []
-    for parity in (0, 1):
-        path = paths.checkpoint_file(parity)
-        if not disk.exists(path):
-            continue
-        file = disk.open(path)
+    found = [data for parity in (0, 1) if (data := _read_file(disk, paths.checkpoint_file(parity)))]
+    for data in sorted(found, key=_claimed_number, reverse=True):
         try:
-            checkpoint = decode_checkpoint(disk, cache, key, file.read(0, file.size()), machines)
+            checkpoint = decode_checkpoint(disk, cache, key, data, machines)
         except error:
-            checkpoint = None
-        finally:
-            file.close()
+            continue
         if checkpoint is not None:
-            found.append(checkpoint)
-    return max(found, key=lambda checkpoint: checkpoint.number, default=None)
+            return checkpoint
+    return None
+
+
+def _read_file(disk: Disk, path: str) -> bytes:
+    """Return the bytes of a file, or none if it does not exist."""
+    if not disk.exists(path):
+        return b""
+    file = disk.open(path)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+def _claimed_number(data: bytes) -> int:
+    """Return the number in the header, which may be damaged.  It decides only which file is decoded first."""
+    return int(_HEADER.unpack_from(data)[_NUMBER]) if len(data) >= _HEADER.size else -1
 
 
 def write_checkpoint(disk: Disk, number: int, data: bytes) -> None:

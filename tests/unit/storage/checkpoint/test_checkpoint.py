@@ -1,6 +1,7 @@
 """A checkpoint is read back as it was written, and rejected if a byte of it is wrong."""
 
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.machine.default_machines import default_machines
 from tidemill.storage.partition.leader_epochs import EpochStart
+from tidemill.storage.partition.partition_state import ByteReader
 from tidemill.storage.partition.producer_states import ProducerBatch
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
@@ -113,3 +115,28 @@ def test_the_newer_of_two_is_taken_and_the_older_when_that_is_torn() -> None:
 
     assert (5, 4) == (newest and newest.number, older and older.number)
     assert newest_checkpoint(disk, TailCache(0), KEY, default_machines()) is None
+
+
+def test_a_damaged_checkpoint_that_claims_the_highest_number_is_passed_over() -> None:
+    """The number in a file decides which one is read first; only a whole file is a checkpoint."""
+    disk = SimulatedDisk()
+    for number in (4, 5):
+        write_checkpoint(disk, number, encode_checkpoint(KEY, number, 77, JournalPosition(1, 0), []))
+    disk.open("checkpoint-0").write(16, [b"\xff" * 8])
+
+    newest = newest_checkpoint(disk, TailCache(0), KEY, default_machines())
+
+    assert newest and newest.number == 5
+
+
+def test_the_older_of_two_whole_checkpoints_is_not_decoded() -> None:
+    """A start decodes the state of all shards once."""
+    disk = SimulatedDisk()
+    closed = encode_closed(ShardId(1), ClosedShard(5, VOTER, 7, 3))
+    write_checkpoint(disk, 4, encode_checkpoint(KEY, 4, 70, JournalPosition(1, 0), [closed]))
+    write_checkpoint(disk, 5, encode_checkpoint(KEY, 5, 77, JournalPosition(1, 0), []))
+
+    with patch.object(ByteReader, "vote", side_effect=AssertionError("the older checkpoint was decoded")):
+        newest = newest_checkpoint(disk, TailCache(0), KEY, default_machines())
+
+    assert newest and newest.number == 5
