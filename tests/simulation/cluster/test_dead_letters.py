@@ -30,6 +30,7 @@ from tidemill.share.share_row import AssignLetters
 MUTANT_SEEDS = range(40)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_each_dead_record_has_one_letter(lot: int, explored: list[str], met: Counter[str]) -> None:

@@ -18,6 +18,7 @@ RUNS: Final = int(os.environ.get("TIDEMILL_HEALING_SEEDS", "40"))
 LOTS: Final = 2  # the seeds are divided among this many tests, so that all cores are used
 
 
+@pytest.mark.long
 @pytest.mark.timeout(14_400)
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_a_cluster_heals_itself(lot: int, explored: list[str]) -> None:

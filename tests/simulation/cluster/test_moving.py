@@ -23,6 +23,7 @@ FOCUS_SEEDS: Final = range(max(3 * RUNS // 50, 2))
 MUTANT_SEEDS: Final = range(20)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_moving_shards_keep_their_promises(lot: int, explored: list[str]) -> None:

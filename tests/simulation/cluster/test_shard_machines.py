@@ -29,6 +29,7 @@ TOY = MachineUnderTest(
 SHARE_GROUPS = MachineUnderTest(observed_share_groups, share_row, shares_of)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("machine", [TOY, SHARE_GROUPS], ids=["toy", "share groups"])
 def test_a_shards_state_machine_survives_whatever_happens_to_its_broker(
     machine: MachineUnderTest, explored: list[str]

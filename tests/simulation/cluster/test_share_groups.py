@@ -30,6 +30,7 @@ from tidemill.storage.machine.share_machine import ShareMachine
 MUTANT_SEEDS = range(60)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_a_share_group_keeps_its_promises(lot: int, explored: list[str], met: Counter[str]) -> None:

@@ -21,6 +21,7 @@ MUTANT_SEEDS = range(60)
 WITHOUT_SCHEDULES = 5  # one run of so many has no recurring records
 
 
+@pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_a_timer_topic_keeps_its_promises(lot: int, explored: list[str]) -> None:

@@ -31,6 +31,7 @@ for seed in (7, 11):
 SCENARIOS = Path(__file__).parents[2] / "scenarios" / "raft"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
 def test_random_runs_keep_the_invariants(lot: int, explored: list[str]) -> None:
