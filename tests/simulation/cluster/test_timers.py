@@ -9,12 +9,13 @@ from tests.simulation.cluster import schedule_mutants
 from tests.simulation.cluster.timer_mutants import MUTANTS, TimerMutant
 from tests.simulation.cluster.timer_run import (
     TimerRun,
+    brief_timer_run,
     contended_timer_run,
     eventful_timer_run,
     timer_run,
     with_timer_settings,
 )
-from tests.simulation.cluster.timer_seeds import ANY, CONTENDED, EVENTFUL, LOTS
+from tests.simulation.cluster.timer_seeds import ANY, BRIEF, CONTENDED, EVENTFUL, LOTS
 from tests.simulation.planted_bugs import find_planted_bug
 
 MUTANT_SEEDS = range(60)
@@ -33,7 +34,12 @@ def test_a_timer_topic_keeps_its_promises(lot: int, explored: list[str]) -> None
     waits.  Records with headers that are not valid never arrive.  Segments of which nothing waits go away.
     """
     counts: Counter[str] = Counter()
-    runs = ((timer_run, ANY), (eventful_timer_run, EVENTFUL), (contended_timer_run, CONTENDED))
+    runs = (
+        (brief_timer_run, BRIEF),
+        (timer_run, ANY),
+        (eventful_timer_run, EVENTFUL),
+        (contended_timer_run, CONTENDED),
+    )
     with with_timer_settings():
         for make, seeds in runs:
             for seed in seeds[lot::LOTS]:

@@ -1,6 +1,6 @@
 """A simulated cluster with a timer topic whose records are produced, cancelled and released while faults strike."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
+from tests.simulation.cluster.brief_knobs import brief
 from tidemill.broker.shards import ready_loop
 from tidemill.broker.timers import draining, index_files, led_timers, timer_host
 from tidemill.broker.timers.led_timers import LedTimers
@@ -66,6 +67,8 @@ SOON_MS: Final = 500
 BATCHES_WHEN_HEALTHY: Final = 8
 SCHEDULES_WHEN_HEALTHY: Final = 2  # batches
 PAUSE_WHEN_HEALTHY_S: Final = 0.15
+BRIEF_S: Final = 1
+BRIEF_AT: Final = 100_000  # the first seed of brief runs
 
 
 class TimerRun(ClusterRun):
@@ -372,8 +375,18 @@ def _has_unneeded_segment(partition: Partition) -> bool:
 
 def timer_run(seed: int, *, has_schedules: bool = False) -> TimerRun:
     """Return a run with any faults."""
+    return _run_with_any_faults(seed, lambda knobs: knobs, has_schedules=has_schedules)
+
+
+def brief_timer_run(seed: int, *, has_schedules: bool = False) -> TimerRun:
+    """Return a brief run with any faults, other ones than those of `timer_run`."""
+    return _run_with_any_faults(BRIEF_AT + seed, partial(brief, duration_s=BRIEF_S), has_schedules=has_schedules)
+
+
+def _run_with_any_faults(seed: int, adapt: Callable[[ClusterKnobs], ClusterKnobs], *, has_schedules: bool) -> TimerRun:
     random = Random(seed)
-    knobs = replace(ClusterKnobs.draw(random), clock_jump=0.0, acks=-1, duration_s=random.choice((2, 4)))
+    drawn = replace(ClusterKnobs.draw(random), clock_jump=0.0, acks=-1, duration_s=random.choice((2, 4)))
+    knobs = adapt(drawn)
     wrong = random.choice((0, 1, 1, knobs.brokers)) if knobs.brokers > 1 else random.choice((0, 1))
     return TimerRun(
         seed, knobs, wrong_clocks=wrong, replicas=random.choice((1, 2, 3, 3, 3, 3)), has_schedules=has_schedules
