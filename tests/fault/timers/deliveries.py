@@ -1,26 +1,21 @@
-"""A reader, which records what a timer topic delivers, and when."""
+"""What a timer topic delivers, and when: records that a reader in a process of its own reports."""
 
+import multiprocessing
 import threading
-import time
 from array import array
+from contextlib import suppress
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from tests.fault.timers.delivery_reader import send_all
 
-from tests.fault.steady_load import PASSING, QUICK
-
-LOT = 5_000
-POLL_S = 0.2
-REQUEST_MS_MAX = 1_500
-STALE_ANSWER = "Partition log truncation detected"
+END_S_MAX = 60.0
 
 
 class Deliveries(threading.Thread):
     """
-    Reads all partitions from their beginning.  The columns have an item for each record, in the order of reading.
+    Receives what the reader reports.  The columns have an item for each record, in the order of reading.
 
-    librdkafka compares the end of an epoch that it has asked for with its position of later, so it takes a log for
-    truncated if records of the next epoch come before the answer.  The reader then goes on at its position: were the
-    log really truncated, the offset would be out of range, or other records would be lost or come twice.
+    The reader has a process of its own: here it would wait for the threads that write, change records, and carry what
+    brokers send each other, and a record would seem later than it was.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
@@ -31,51 +26,46 @@ class Deliveries(threading.Thread):
         self.stamps_ms = array("q")  # append times of the brokers
         self.dues_ms = array("q")  # as the headers say
         self.arrivals = array("q")
-        self.seen_ms = array("q")  # by the clock of this process
-        self.is_stopping = False
+        self.seen_ms = array("q")  # by the clock of this machine
         self.error: BaseException | None = None
-        self._reader = Consumer({
-            "bootstrap.servers": bootstrap,
-            "group.id": "deliveries",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 20,
-            "socket.timeout.ms": REQUEST_MS_MAX,
-            **QUICK,
-        })  # fmt: skip
-        self._topic = topic
-        self._next_offsets = [0] * partitions
-        self._reader.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        self._is_stopping = False
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, self._readers_end = spawn.Pipe()
+        arguments = self._readers_end, bootstrap, topic, partitions
+        self._process = spawn.Process(target=send_all, args=arguments, daemon=True)
 
     def __len__(self) -> int:
         return len(self.seen_ms)
 
     def run(self) -> None:
         try:
-            while not self.is_stopping:
-                self._read()
+            self._process.start()
+            self._readers_end.close()  # so that the connection ends with the process
+            self._receive()
+            self._process.join(END_S_MAX)
+            assert self._process.exitcode == 0, f"the reader's process ended with exit code {self._process.exitcode}"
         except BaseException as error:
             self.error = error
             raise
-        finally:
-            self._reader.close()
 
-    def _read(self) -> None:
-        messages = self._reader.consume(LOT, timeout=POLL_S)
-        now_ms = time.time_ns() // 1_000_000
-        for message in messages:
-            if message.error() is None:
-                headers = dict(message.headers())
-                self.numbers.append(int(message.value()))
-                self.partitions.append(message.partition())
-                self.offsets.append(message.offset())
-                self.stamps_ms.append(message.timestamp()[1])
-                self.dues_ms.append(int(headers["tidemill-deliver-at"]))
-                self.arrivals.append(int(headers["tidemill-arrival"]))
-                self.seen_ms.append(now_ms)
-                self._next_offsets[message.partition()] = message.offset() + 1
-            elif STALE_ANSWER in message.error().str():
-                at = TopicPartition(self._topic, message.partition(), self._next_offsets[message.partition()])
-                self._reader.seek(at)
-            elif message.error().code() == KafkaError._AUTO_OFFSET_RESET or message.error().code() not in PASSING:
-                raise KafkaException(message.error())
+    def stop(self) -> None:
+        """Read nothing more, and wait until what was read is here."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            with suppress(OSError):  # the process has ended, and `error` says why
+                self._connection.send(None)
+        self.join()
+
+    def _receive(self) -> None:
+        columns = (
+            self.numbers, self.partitions, self.offsets, self.stamps_ms, self.dues_ms, self.arrivals, self.seen_ms,
+        )  # fmt: skip
+        while True:
+            try:
+                received = self._connection.recv()
+            except EOFError:
+                assert self._is_stopping, "the reader's process has ended"
+                return
+            assert not isinstance(received, str), received
+            for column, values in zip(columns, received, strict=True):
+                column.extend(values)

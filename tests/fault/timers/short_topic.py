@@ -54,6 +54,5 @@ def reading(bootstrap: str, topic: str) -> Iterator[Deliveries]:
     try:
         yield deliveries
     finally:
-        deliveries.is_stopping = True
-        deliveries.join()
+        deliveries.stop()
     assert deliveries.error is None

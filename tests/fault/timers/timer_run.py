@@ -56,8 +56,7 @@ class TimerRun:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._probe.stop()
-        self._deliveries.is_stopping = True
-        self._deliveries.join()
+        self._deliveries.stop()
 
     @property
     def is_over(self) -> bool:
