@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -11,17 +12,22 @@ from tests.fault.timers.delayed_records import BY_RECORD, DelayedRecords, Plan
 LEFT_S = 120.0  # the longest wait for the last acknowledgements
 REQUEST_MS_MAX = 1_500
 PAUSE_S = 0.05
+CHANGE_S = 0.02  # between two looks for changes whose time has come
 
 
 class TimerProducer(threading.Thread):
     """
     Produces the records at once, then the changes at their times.  Every record must be acknowledged.
+
+    Changes wait here while earlier ones of their partition are not acknowledged.  If they waited in librdkafka, which
+    has few requests of an idempotent producer in flight, its thread would take a whole core from the brokers.
     """
 
     def __init__(self, bootstrap: str, topic: str, records: DelayedRecords) -> None:
         super().__init__(name="timer producer", daemon=True)
         self._topic = topic
         self._records = records
+        self._unanswered = [0] * records.partitions  # changes
         self._client = Producer({
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
@@ -59,16 +65,28 @@ class TimerProducer(threading.Thread):
 
     def _change(self) -> None:
         records = self._records
+        left = [deque[int]() for _ in range(records.partitions)]
         for number in records.changes(BY_RECORD):
-            while time.time() * 1_000 < records.change_ms[number]:
-                self._client.poll(PAUSE_S)
-            headers = [("tidemill-timer-id", records.timer_id(number))]
-            if records.plans[number] == Plan.REPLACE:
-                headers.append(("tidemill-deliver-at", b"%d" % records.new_due_ms[number]))
-                self._produce(number + records.count, headers, number)
-            else:
-                headers.append(("tidemill-cancel", b""))
-                self._produce(None, headers, number)
+            left[records.partition(number)].append(number)
+        while any(left):
+            now_ms = time.time() * 1_000
+            for partition, waiting in enumerate(left):
+                if not self._unanswered[partition]:
+                    while waiting and records.change_ms[waiting[0]] <= now_ms:
+                        self._change_one(waiting.popleft())
+            self._client.poll(0)
+            time.sleep(CHANGE_S)
+
+    def _change_one(self, number: int) -> None:
+        records = self._records
+        headers = [("tidemill-timer-id", records.timer_id(number))]
+        self._unanswered[records.partition(number)] += 1
+        if records.plans[number] == Plan.REPLACE:
+            headers.append(("tidemill-deliver-at", b"%d" % records.new_due_ms[number]))
+            self._produce(number + records.count, headers, number)
+        else:
+            headers.append(("tidemill-cancel", b""))
+            self._produce(None, headers, number)
 
     def _produce(self, number: int | None, headers: list[tuple[str, bytes]], concerned: int) -> None:
         """Produce a record with a number, or one that only cancels.  It may concern another record that waits."""
@@ -84,6 +102,7 @@ class TimerProducer(threading.Thread):
                 records.acknowledged_ms[number] = now_ms
             if number != concerned:
                 records.gone_ms[concerned] = now_ms
+                self._unanswered[records.partition(concerned)] -= 1
 
         while True:
             try:
