@@ -47,6 +47,8 @@ class Summed(NamedTuple):
 class SummingMachine:
     """Sums the values of ADD commands.  `observer` is called for each committed value."""
 
+    is_restored = True
+
     def __init__(self, observer: Observer, partitions: Mapping[int, PartitionLog]) -> None:
         self._observer = observer
         self._partitions = partitions

@@ -35,6 +35,7 @@ from tidemill.telemetry.topic_counters import CountersByTopic
 
 FEATURE_LEVEL: Final = 1
 JITTER_MS_MAX: Final = 300
+RESTORING_MS: Final = 500  # head start of replicas whose state is complete: the others could not serve all requests
 FIRST_JITTER_MS: Final = 200  # head start of the preferred leader in the first election of a new shard
 EARLY_MAX: Final = 1_000  # messages kept for shards that are not open yet: the newest from each sender for each shard
 
@@ -167,6 +168,8 @@ class ShardTable:
         if not log.term and log.descriptor.membership.voters[:1] == (self._me,):
             return 0
         drawn = int.from_bytes(self._entropy.random_bytes(2)) % JITTER_MS_MAX
+        if not log.machines.are_restored:
+            drawn += RESTORING_MS
         return drawn if log.term else FIRST_JITTER_MS + drawn
 
     def stop(self) -> None:

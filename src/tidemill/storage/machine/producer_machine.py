@@ -27,6 +27,8 @@ Window = tuple[ProducerBatch, ...]
 class ProducerStateMachine:
     """The producer states of a shard's partitions."""
 
+    is_restored = True
+
     def __init__(self, expiration_ms: int, partitions: Mapping[int, PartitionLog]) -> None:
         self._expiration_ms = expiration_ms
         self._producers = {number: partition.producers for number, partition in partitions.items()}

@@ -79,6 +79,11 @@ class ShardStateMachine(Protocol):
         """Record that the entries from `from_index` on were removed; none of them was committed."""
         ...
 
+    @property
+    def is_restored(self) -> bool:
+        """Whether the state is complete: after a start or an install, a job may have to read a part of it."""
+        ...
+
     def forget_expired(self, commit_index: int, committed_append_time: int) -> None:
         """
         Drop state that has expired by append time (ms).  Called before a checkpoint.  Only committed entries may decide
@@ -198,6 +203,10 @@ class ShardMachines:
         elif entry.kind == COMMAND and entry.payload:
             for listener in self._command_committed.get(int(entry.payload[0]), ()):
                 listener(entry)
+
+    @property
+    def are_restored(self) -> bool:
+        return all(machine.is_restored for machine in self.by_number.values())
 
     def truncated(self, from_index: int) -> None:
         for machine in self.by_number.values():

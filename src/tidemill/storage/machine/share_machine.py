@@ -43,6 +43,8 @@ RecordsRemoved = Callable[[int, Mapping[str, Removed]], None]
 class ShareMachine:
     """The share groups of a shard's partitions."""
 
+    is_restored = True
+
     def __init__(self, partitions: Mapping[int, PartitionLog]) -> None:
         self.shares = {number: PartitionShares() for number in partitions}
         self.removed: RecordsRemoved | None = None  # called when a LOG_START command removes what a group has not read

@@ -29,6 +29,10 @@ class TimerMachine:
         # Called with the number of a partition when what waits of it has changed.
         self.changed: Callable[[int], None] | None = None
 
+    @property
+    def is_restored(self) -> bool:
+        return all(it.is_restored for it in self.partitions.values())
+
     def appended(self, entry: Entry, header: BatchHeader | None, commit_index: int) -> None:
         assert entry.payload is not None, f"{entry} has no bytes"
         if entry.kind == BATCH:

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.metadata.topics import DeleteTopics
 from tidemill.model.shard import ShardId
 from tidemill.raft.messages import AppendEntries, VoteRequest
+from tidemill.storage.machine.shard_machine import ShardMachines
 
 
 def test_a_topic_that_was_created_again_is_open_after_one_image_change() -> None:
@@ -87,3 +90,21 @@ def test_a_deleted_topic_has_no_leader() -> None:
         for table in (node.broker.cluster.leaders._own, node.broker.cluster.leaders._terms)
     ]
     assert not any(shard_id in table for table in kept)
+
+
+@pytest.mark.parametrize("restoring", [(2,), (3,), (2, 3)])
+def test_a_replica_whose_state_is_complete_is_elected_first(
+    restoring: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that still restores timers could release no record.  It leads if there is no other."""
+    world = ClusterWorld()
+    world.create("flights")
+    world.lead("flights", by=1)
+    incomplete = [world[number].shard("flights").log.machines for number in restoring]
+    monkeypatch.setattr(ShardMachines, "are_restored", property(lambda machines: machines not in incomplete))
+
+    world.cut_off(1)
+    world.until(lambda: world[2].shard("flights").is_serving or world[3].shard("flights").is_serving, "an election")
+
+    leader = 2 if world[2].shard("flights").is_serving else 3
+    assert leader not in restoring or len(restoring) == 2

@@ -40,6 +40,7 @@ class Recorder:
 
     calls: list[tuple[str, int]] = field(default_factory=list)
     state: Mapping[int, bytes] = field(default_factory=dict)
+    is_restored: bool = True
 
     def appended(self, entry: Entry, header: Any, commit_index: int) -> None:
         self.calls.append(("appended", entry.index))
