@@ -16,7 +16,7 @@ from tidemill.batches.native import scan
 from tidemill.batches.records import OFFSET_MAX, Record
 from tidemill.timer.due_row import KEPT
 from tidemill.timer.due_time import DELIVER_AT
-from tidemill.timer.timer_headers import ARRIVAL, CANCEL, PREFIX, SCHEDULE, TIMER_ID, hash_of
+from tidemill.timer.timer_headers import ARRIVAL, CANCEL, PREFIX, SCHEDULE, TIMER_ID, hasher
 from tidemill.timer.waiting_set import Arrival
 
 
@@ -33,28 +33,24 @@ def arrivals_in(batch: Buffer, base_offset: int, position: int | None, topic_id:
     that of the batch in its segment, if it is known.
     """
     header = read_header(batch)
-    dues = numbers_in(batch, header, DELIVER_AT, PREFIX, header.max_timestamp)
+    otherwise = header.max_timestamp  # when a record without a time is due
+    dues = numbers_in(batch, header, DELIVER_AT, PREFIX, otherwise)
     if dues is not None:
         arrivals = [*map(Arrival, dues)]
     else:
-        values = values_in(batch, header, DELIVER_AT, TIMER_ID, CANCEL, SCHEDULE)
-        arrivals = [_arrival(header.max_timestamp, topic_id, *it) for _, it in values]
-        dues = [it.due_ms for it in arrivals]
+        dues = numbers_in(batch, header, DELIVER_AT, DELIVER_AT, otherwise)
+        if dues is None:
+            given = values_in(batch, header, DELIVER_AT)
+            dues = [otherwise if due is None else int(due) for _, (due,) in given]
+        hashed = hasher(topic_id)
+        arrivals = [
+            Arrival(due, None if timer_id is None else hashed(timer_id), cancel is not None, schedule is not None)
+            for due, (_, (timer_id, cancel, schedule)) in zip(
+                dues, values_in(batch, header, TIMER_ID, CANCEL, SCHEDULE), strict=True
+            )
+        ]
     numbers = [*range(base_offset, base_offset + len(dues))]
     return Arrivals(arrivals, _rows(batch, header, dues, numbers, base_offset, position))
-
-
-def _arrival(
-    otherwise: int,
-    topic_id: bytes,
-    due: bytes | None,
-    timer_id: bytes | None,
-    cancel: bytes | None,
-    schedule: bytes | None,
-) -> Arrival:
-    """Return a record by the values of its headers; `otherwise` is when it is due without a header."""
-    hashed = None if timer_id is None else hash_of(timer_id, topic_id)
-    return Arrival(otherwise if due is None else int(due), hashed, cancel is not None, schedule is not None)
 
 
 def kept_in(batch: Buffer, base_offset: int, position: int | None) -> bytes:

@@ -13,6 +13,7 @@ LEFT_S = 120.0  # the longest wait for the last acknowledgements
 REQUEST_MS_MAX = 1_500
 PAUSE_S = 0.05
 CHANGE_S = 0.02  # between two looks for changes whose time has come
+CHANGES_MAX = 500  # of a partition at once: few enough for one batch
 
 
 class TimerProducer(threading.Thread):
@@ -31,7 +32,7 @@ class TimerProducer(threading.Thread):
         self._client = Producer({
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
-            "linger.ms": 5,
+            "linger.ms": 20,
             "message.timeout.ms": 600_000,
             "request.timeout.ms": REQUEST_MS_MAX,
             "socket.timeout.ms": REQUEST_MS_MAX,
@@ -71,9 +72,10 @@ class TimerProducer(threading.Thread):
         while any(left):
             now_ms = time.time() * 1_000
             for partition, waiting in enumerate(left):
-                if not self._unanswered[partition]:
-                    while waiting and records.change_ms[waiting[0]] <= now_ms:
-                        self._change_one(waiting.popleft())
+                is_free = not self._unanswered[partition]
+                while is_free and waiting and records.change_ms[waiting[0]] <= now_ms:
+                    self._change_one(waiting.popleft())
+                    is_free = self._unanswered[partition] < CHANGES_MAX
             self._client.poll(0)
             time.sleep(CHANGE_S)
 

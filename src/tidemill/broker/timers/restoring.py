@@ -141,7 +141,8 @@ def read_part(logs: WaitingLogs, first: int, end: int, bits: BitView) -> Part:
         rows.append(due_scan.waiting_rows(part, bits))
         timer_ids = [it.timer_id for it in found.arrivals[skipped:]]
         if any(timer_ids):
-            named = zip(arrivals_of(part), timer_ids, strict=True)
+            numbers = arrivals_of(part) if is_kept else range(base + skipped, base + count)
+            named = zip(numbers, timer_ids, strict=True)
             ids += [(arrival, timer_id) for arrival, timer_id in named if timer_id is not None and bits.waits(arrival)]
         if base + count - first >= PART_RECORDS and base + count < end:
             return Part(base + count, b"".join(rows), ids)
