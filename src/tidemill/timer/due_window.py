@@ -102,7 +102,7 @@ class Window:
 
     def between(self, low: bytes, high: bytes) -> bytes:
         """Return the rows with keys from `low` until before `high`, in order; some may not count."""
-        blocks = [row for row in self._heap if low <= row < high]
+        blocks = _between(self._heap, low, high)
         for rows, at in ((self._rows, self._at), *((it, 0) for it in self._slices)):
             starts = range(at, len(rows), ROW_BYTES)
             begin, end = (
@@ -153,3 +153,13 @@ class Window:
         """Drop the taken rows that do not count any more."""
         self._taken = due_scan.taken_still(self._taken, row_filter)
         self._taken_max = max(2 * len(self._taken), TAKEN_MIN)
+
+
+def _between(heap: list[bytes], low: bytes, high: bytes) -> list[bytes]:
+    """Return the items of a heap from `low` until before `high`, in any order; look only at those before `high`."""
+    size, below = len(heap), [0] if heap and heap[0] < high else []
+    for place in below:  # grows: the two items that follow an item in the heap are not less than it
+        for child in (2 * place + 1, 2 * place + 2):
+            if child < size and heap[child] < high:
+                below.append(child)
+    return [heap[place] for place in below if heap[place] >= low]

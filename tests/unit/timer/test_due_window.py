@@ -1,5 +1,6 @@
 """The rows that a leader releases next."""
 
+import random
 from types import ModuleType
 
 from tests.unit.timer.due_rows import bits_of, key, row
@@ -125,6 +126,18 @@ def test_rows_between_two_keys_are_found_in_slices_and_in_the_heap(due_scan: Mod
         (key(41, 0), LAST_EDGE, []),
     ):
         assert arrivals == [it.arrival for it in unpack_rows(window.between(low, high))]
+
+
+def test_rows_between_two_keys_are_found_wherever_they_are_in_the_heap(due_scan: ModuleType) -> None:
+    """The search leaves out what lies below a row that is not before the upper key."""
+    dues = [*range(100)]
+    random.Random(26).shuffle(dues)
+    window = window_of()
+    window.push(pack_rows([row(due, due) for due in dues]))
+
+    for low, high in ((0, 100), (0, 1), (99, 100), (20, 50), (50, 50)):
+        rows = window.between(key(low, 0), key(high, 0))
+        assert [*range(low, high)] == [it.arrival for it in unpack_rows(rows)]
 
 
 def test_a_trimmed_window_keeps_the_first_rows(due_scan: ModuleType) -> None:
