@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TICK_S: Final = 0.25
+ABSENT_MS_MAX: Final = 10_000  # a broker that restarts at once is back by then
 READ_THREADS: Final = 2  # threads for reads that wait for the disk; they release the GIL
 COMPRESSION_THREADS_MAX: Final = 4  # threads that recompress batches, at most one per core; they release the GIL
 STOP_S: Final = 1.5  # a clean stop takes less; if it times out, the next start replays the journal
@@ -245,6 +246,7 @@ class _Process:
         return StoreOptions(
             journal_bytes_max=broker_int(layers, "tidemill.journal.bytes.max"),
             producer_expiration_ms=broker_int(layers, "producer.id.expiration.ms"),
+            absent_ms_max=ABSENT_MS_MAX,
         )
 
     def _machine(self) -> Machine:

@@ -51,6 +51,7 @@ class Progress:
     # When the member last responded, or when the oldest unanswered message was sent, in ms on the tick's clock.  None
     # until the next tick sets it.
     heard_at: int | None = None
+    absent_since: int | None = None  # the tick that found the member absent, in ms; None while it is alive
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)  # last index and bytes of each message
     in_flight_bytes: int = 0
 

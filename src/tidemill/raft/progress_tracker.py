@@ -26,6 +26,7 @@ class ProgressTracker:
         self._log = log
         self._window = window
         self.serial = 0  # the number of the newest read index round
+        self._now_ms = 0  # the time of the last tick
         self.members: dict[ReplicaKey, Progress] = {}
         self.removed: set[ReplicaKey] = set()  # in this term
         self._serials: dict[ReplicaKey, int] = {}  # the newest round that each member has answered
@@ -151,17 +152,33 @@ class ProgressTracker:
         if progress is not None:
             progress.install()
 
-    def needed_index(self, is_alive: Callable[[ReplicaKey], bool]) -> int:
-        """Return the index of the first entry that the leader may still have to send to a live member."""
-        needed = [progress.needed_index for member, progress in self.members.items() if is_alive(member)]
+    def needed_index(self, is_alive: Callable[[ReplicaKey], bool], absent_ms_max: int) -> int:
+        """
+        Return the index of the first entry that the leader may still have to send to a live member, or to one that has
+        been absent for less than `absent_ms_max`.
+        """
+        needed = [
+            progress.needed_index
+            for member, progress in self.members.items()
+            if is_alive(member) or self._absent_ms(progress) < absent_ms_max
+        ]
         return min(needed, default=self._log.last_index + 1)
+
+    def _absent_ms(self, progress: Progress) -> int:
+        """Return for how long a member that is not alive has been absent: 0 until the next tick."""
+        return 0 if progress.absent_since is None else self._now_ms - progress.absent_since
 
     def retry(self, now_ms: int, commit_index: int, is_alive: Callable[[ReplicaKey], bool]) -> None:
         """
         Handle live members that have sent nothing for RETRY_MS: probe a member again if it has not answered a message
         or a read index round, or may lack the commit index; offer a member in SNAPSHOT a snapshot again.
         """
+        self._now_ms = now_ms
         for member, progress in self.members.items():
+            if is_alive(member):
+                progress.absent_since = None
+            elif progress.absent_since is None:
+                progress.absent_since = now_ms
             if progress.heard_at is None:
                 progress.heard_at = now_ms
             if now_ms - progress.heard_at < RETRY_MS or not is_alive(member):

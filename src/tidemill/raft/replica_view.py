@@ -150,12 +150,14 @@ class ReplicaView:
             return True
         return self._tracker is not None and bool(self._tracker.members)
 
-    @property
-    def needed_index(self) -> int:
-        """The index of the first entry that may still have to be sent to a live member."""
+    def needed_index(self, absent_ms_max: int) -> int:
+        """
+        Return the index of the first entry that may still have to be sent to a live member, or to one that has been
+        absent for less than `absent_ms_max`.
+        """
         if self._tracker is None:
             return self._log.last_index + 1
-        return self._tracker.needed_index(self._elections.is_alive)
+        return self._tracker.needed_index(self._elections.is_alive, absent_ms_max)
 
     @property
     def needs_tick(self) -> bool:

@@ -491,7 +491,8 @@ class Shard:
                 moved[partition] = None
             elif entry.payload and entry.payload[0] == Command.LOG_START:
                 self._move_log_start(entry)
-        self.log.commit(commit_index, self.replica.needed_index, self.store.options.tail_entries)
+        options = self.store.options
+        self.log.commit(commit_index, self.replica.needed_index(options.absent_ms_max), options.tail_entries)
         try:
             self.waiters.committed.wake(commit_index)
         finally:

@@ -53,6 +53,7 @@ class StoreOptions:
     checkpoint_bytes: int = 128 << 20  # a checkpoint begins when this much of the ring, or half of the ring, is in use
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     tail_entries: int = TAIL_ENTRIES  # committed entries of each shard that stay in memory
+    absent_ms_max: int = 0  # for so long, entries stay in memory for a member that is absent, and may come back
 
 
 class Store:

@@ -94,7 +94,8 @@ class ClusterKnobs:
                 block_bytes_max=min(some((16, 64, 1024)) << 10, journal // 4),  # a larger block would never fit
                 cache_bytes_max=some((0, 16 << 10, 1 << 20)),
                 checkpoint_bytes=some((1, 2)) * journal // 2,
-                tail_entries=some((1, 8, 32, 256)),
+                tail_entries=(tail := some((1, 8, 32, 256))),
+                absent_ms_max=10_000 if tail == 256 else 0,  # otherwise, brokers that come back need installs
             ),
             leader_isolation=beside.choice((0.0, 0.5, 1.0)),
             client_isolation=beside.choice((0.0, 0.0, 0.2)),

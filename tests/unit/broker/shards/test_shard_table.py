@@ -1,5 +1,6 @@
 """The broker opens and closes shards as its image requires."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,3 +109,29 @@ def test_a_replica_whose_state_is_complete_is_elected_first(
 
     leader = 2 if world[2].shard("flights").is_serving else 3
     assert leader not in restoring or len(restoring) == 2
+
+
+@pytest.mark.parametrize(("absent_ms_max", "is_installed"), [(10_000, False), (0, True)])
+def test_a_broker_that_was_away_for_a_moment_gets_entries_rather_than_an_install(
+    absent_ms_max: int, is_installed: bool
+) -> None:
+    world = ClusterWorld()
+    for node in world.nodes:
+        node.broker.store.options = replace(node.options, tail_entries=2, absent_ms_max=absent_ms_max)
+    world.create("flights")
+    world.lead("flights", by=1)
+    world[1].produce("flights", b"before")
+    follower = world[3].shard("flights")
+    world.until(lambda: follower.log.last_index == world[1].shard("flights").log.last_index, "broker 3 has it")
+    end_index = follower.log.last_index
+
+    world.cut_off(3)
+    world.pass_time(3_000)
+    for _ in range(20):
+        world[1].produce("flights", b"meanwhile")
+        world.pass_time(50)  # the rows leave memory when their bytes are in segments
+
+    log = world[1].shard("flights").log
+    assert is_installed == (log.first_index > end_index + 1)
+    world.heal()
+    world.until(lambda: follower.log.commit_index == log.commit_index, "broker 3 has all")
