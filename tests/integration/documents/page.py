@@ -10,7 +10,8 @@ A fenced code block is a step of the page.  Its info string says what kind of st
     ```python title="job.py"       a file of this name; also yaml, and any other language with a title
 
 Any other `text` block is an illustration and is skipped; any other block is an error.  `<!-- not run: REASON -->` on
-the line before a block skips the block; the reason is for readers of the Markdown source.
+the line before a block skips the block; the reason is for readers of the Markdown source.  A block that is not closed
+is an error, too: it would hide the steps behind it.
 """
 
 import re
@@ -24,6 +25,7 @@ _FENCE: Final = re.compile(
     r"(?P<body>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+_BACKTICKS: Final = re.compile(r"^\s*```", re.MULTILINE)
 _FIRST_TERMINAL: Final = "terminal 1"
 PRINTS: Final = "prints"
 
@@ -74,9 +76,15 @@ def quotes_of(page: Path, heading: str) -> dict[str, re.Pattern[str]]:
 
 
 def steps_of(page: Path) -> Iterator[Step]:
-    """Yield the steps of a page in order."""
+    """Yield the steps of a page in order.  Raise ValueError if a block is no step, or is not closed."""
     text = page.read_text()
-    for fence in _FENCE.finditer(text):
+    fences = [*_FENCE.finditer(text)]
+    ends = {place for fence in fences for place in (fence.start("language") - 3, fence.end() - 3)}
+    for backticks in _BACKTICKS.finditer(text):
+        if backticks.end() - 3 not in ends:
+            line = text.count("\n", 0, backticks.end()) + 1
+            raise ValueError(f"{page.name}:{line}: the fence does not open or close a code block")
+    for fence in fences:
         if fence["reason"]:
             continue
         line = text.count("\n", 0, fence.start("language")) + 1

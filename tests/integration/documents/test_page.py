@@ -69,6 +69,19 @@ def test_a_fence_that_is_no_step_is_an_error(page: Path) -> None:
         list(steps_of(page))
 
 
+def test_a_fence_that_is_not_closed_is_an_error(page: Path) -> None:
+    """
+    A code block without an end is an error at its first line, whether or not other blocks follow; otherwise the steps
+    in it and behind it would be skipped silently.
+    """
+    open_block = '```python title="job.py"\ny = 2 ``` ```sh\n'
+
+    for text, line in ((PAGE + open_block, PAGE.count("\n") + 1), (open_block + PAGE, 4)):
+        page.write_text(text)
+        with pytest.raises(ValueError, match=rf"page\.md:{line}: the fence does not open or close a code block"):
+            list(steps_of(page))
+
+
 def test_the_quotes_of_a_section_are_patterns(page: Path) -> None:
     """
     The illustrations of one section are patterns in which `…` matches any text.
