@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from tidemill.sdk.api_client import ApiClient
 from tidemill.sdk.delays import DUE_MS_MAX, due_ms
 from tidemill.sdk.durations import Duration, milliseconds
-from tidemill.sdk.json_text import bytes_of, headers_of
+from tidemill.sdk.json_text import bytes_of, headers_of, time_of
 
 PAGE_MAX: Final = 1_000  # records in a response
 Id = str | bytes
@@ -233,14 +233,13 @@ def _shift_ms(shift: Duration) -> int:
 
 
 def _waiting(topic: str, found: Mapping[str, Any]) -> Waiting:
-    timestamp = found["timestamp"]
     return Waiting(
         topic=topic,
         partition=found["partition"],
         arrival=found["arrival"],
         due=_time(found["due"]),
         timer_id=bytes_of(found["timer_id"]),
-        timestamp=None if timestamp is None else _time(timestamp),
+        timestamp=time_of(found["timestamp"]),
         size=found["size"],
         key=bytes_of(found["key"]),
         value=bytes_of(found.get("value")),

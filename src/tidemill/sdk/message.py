@@ -3,11 +3,11 @@
 import json
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol
 
 from tidemill.sdk.durations import Duration, milliseconds
-from tidemill.sdk.json_text import bytes_of, headers_of
+from tidemill.sdk.json_text import bytes_of, headers_of, time_of
 from tidemill.sdk.leases import Decision, Lease, Leases
 
 
@@ -124,13 +124,12 @@ class Message(Delivered):
 
 def message_of(topic: str, found: Mapping[str, Any], leases: Leases) -> AsyncMessage:
     """Return a message of the response to a receive request."""
-    timestamp = found["timestamp"]
     return AsyncMessage(
         topic=topic,
         partition=found["partition"],
         offset=found["offset"],
         attempt=found["attempt"],
-        timestamp=None if timestamp is None else datetime.fromtimestamp(timestamp / 1_000, UTC),
+        timestamp=time_of(found["timestamp"]),
         key=bytes_of(found["key"]),
         value=bytes_of(found["value"]),
         headers=headers_of(found["headers"]),
