@@ -8,6 +8,7 @@ from tidemill.batches.compression import DECOMPRESSED_BYTES_MAX, Codec, decompre
 from tidemill.batches.native import scan
 
 OFFSET_MAX: Final = (1 << 63) - 1
+TIMED_HEADERS_MAX: Final = 100_000
 Header = tuple[str, bytes | None]
 
 
@@ -29,15 +30,19 @@ def read_records(
     first: int = 0,
     last: int = OFFSET_MAX,
     limit: int = OFFSET_MAX,
+    headers_max: int = OFFSET_MAX,
 ) -> list[Record]:
     """
     Return the records of the batch at `position`.  The CRC is not checked.
 
     They are those with offsets from `first` to `last`, at most `limit`; others are not decoded, so that few records of
-    a large batch are read fast.  `size_max` limits the number of decompressed bytes.  Raise MalformedBatch or
-    CompressionError (both are ValueErrors) if the batch cannot be read.
+    a large batch are read fast.  `size_max` limits the number of decompressed bytes.  `headers_max` ends them before
+    the record with which they have more headers together: two bytes of a batch can be a header, which takes a hundred
+    bytes of memory.  Raise MalformedBatch or CompressionError (both are ValueErrors) if the batch cannot be read, or if
+    the first record has more headers.
     """
-    return open_block(batch, position, size_max).records(first=first, last=last, limit=limit)
+    block = open_block(batch, position, size_max)
+    return block.records(first=first, last=last, limit=limit, headers_max=headers_max)
 
 
 class RecordBlock(NamedTuple):
@@ -53,7 +58,9 @@ class RecordBlock(NamedTuple):
         """The number of decompressed bytes."""
         return self.end - self.start
 
-    def records(self, *, first: int = 0, last: int = OFFSET_MAX, limit: int = OFFSET_MAX) -> list[Record]:
+    def records(
+        self, *, first: int = 0, last: int = OFFSET_MAX, limit: int = OFFSET_MAX, headers_max: int = OFFSET_MAX
+    ) -> list[Record]:
         """Return records as `read_records` does.  Raise MalformedBatch."""
         header = self.header
         try:
@@ -67,6 +74,7 @@ class RecordBlock(NamedTuple):
                 first,
                 last,
                 limit,
+                headers_max,
             )
         except scan.MalformedRecords as problem:
             raise MalformedBatch(str(problem)) from problem
@@ -93,18 +101,27 @@ def open_block(batch: Buffer, position: int = 0, size_max: int = DECOMPRESSED_BY
     return RecordBlock(header, block, start, end)
 
 
-def read_record(batch: Buffer, offset: int, position: int = 0, size_max: int = DECOMPRESSED_BYTES_MAX) -> Record | None:
+def read_record(
+    batch: Buffer,
+    offset: int,
+    position: int = 0,
+    size_max: int = DECOMPRESSED_BYTES_MAX,
+    *,
+    headers_max: int = OFFSET_MAX,
+) -> Record | None:
     """
     Return one record of the batch at `position`; None if the batch has no such offset.  Raise ValueError if the batch
-    cannot be read.
+    cannot be read, or if the record has more than `headers_max` headers.
     """
-    return next(iter(read_records(batch, position, size_max, first=offset, last=offset)), None)
+    found = read_records(batch, position, size_max, first=offset, last=offset, headers_max=headers_max)
+    return next(iter(found), None)
 
 
 def timestamp_from(batch: Buffer, offset: int, position: int = 0, size_max: int = DECOMPRESSED_BYTES_MAX) -> int | None:
     """
     Return the timestamp of the first record at or after `offset` in the batch at `position`; None if there is none.
-    Raise ValueError if the batch cannot be read.
+    Raise ValueError if the batch cannot be read, or if the record has more than `TIMED_HEADERS_MAX` headers, which are
+    decoded in vain.
     """
-    found = read_records(batch, position, size_max, first=offset, limit=1)
+    found = read_records(batch, position, size_max, first=offset, limit=1, headers_max=TIMED_HEADERS_MAX)
     return found[0].timestamp if found else None

@@ -361,12 +361,14 @@ def decode_records(
     first: cython.longlong,
     last: cython.longlong,
     limit: cython.longlong,
+    headers_max: cython.longlong = 0x7FFFFFFFFFFFFFFF,
 ) -> list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int, int]]:
     """
-    Return (key, value, headers, timestamp, offset) of the records with offsets from `first` to `last`, at most `limit`.
+    Return (key, value, headers, timestamp, offset) of the records with offsets from `first` to `last`, at most `limit`,
+    and only as many as have `headers_max` headers together.
 
     What follows them is not checked.  Invalid UTF-8 in the name of a header is replaced, as Java's clients do.  Raise
-    MalformedRecords.
+    MalformedRecords; also if the first one of these records alone has more headers.
     """
     walk: Walk = Walk(block, position, end, base_timestamp)
     if base_offset < 0 or base_offset > INT64_MAX - 0x80000000:
@@ -382,6 +384,11 @@ def decode_records(
             continue
         if offset > last or limit <= 0:
             return found
+        if walk.header_count > headers_max:
+            if found:
+                return found
+            raise MalformedRecords(f"record {index}: it has {walk.header_count} headers, more than {headers_max}")
+        headers_max -= walk.header_count
         key = _content(walk, walk.key, walk.key_length)
         value = _content(walk, walk.value, walk.value_length)
         headers = _headers(walk) if walk.header_count else ()

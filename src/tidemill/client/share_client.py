@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from tidemill.batches.batch import BatchHeader, spans
-from tidemill.batches.records import Record, RecordBlock, open_block
+from tidemill.batches.records import OFFSET_MAX, Record, RecordBlock, open_block
 from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.leader_requests import LeaderRequests, RequestRefused
 from tidemill.model.partition import TopicPartition
@@ -68,14 +68,22 @@ class Received:
 
     def holds_any_of(self, header: BatchHeader) -> bool:
         """Return whether the consumer holds an offset of a batch; others may lie between those that it holds."""
-        at = bisect_left(self.acquired, header.base_offset, key=_last_of)
-        return at < len(self.acquired) and self.acquired[at].first < header.end_offset
+        return self.holds_any(header.base_offset, header.end_offset)
 
-    def deliveries_of(self, block: RecordBlock) -> Iterator[Delivery]:
-        """Decode the records of one batch that the consumer holds.  Raise ValueError for a malformed one."""
+    def holds_any(self, first: int, end: int) -> bool:
+        """Return whether the consumer holds an offset from `first` on, below `end`."""
+        at = bisect_left(self.acquired, first, key=_last_of)
+        return first < end and at < len(self.acquired) and self.acquired[at].first < end
+
+    def deliveries_of(self, block: RecordBlock, headers_max: int = OFFSET_MAX) -> Iterator[Delivery]:
+        """
+        Decode the records of one batch that the consumer holds, as far as they have at most `headers_max` headers
+        together with those between them.  Raise ValueError for a malformed one.
+        """
         is_log_append_time = block.header.is_log_append_time
         at = bisect_left(self.acquired, block.header.base_offset, key=_last_of)
-        for record in block.records(first=self.acquired[0].first, last=self.acquired[-1].last):
+        first, last = self.acquired[0].first, self.acquired[-1].last
+        for record in block.records(first=first, last=last, headers_max=headers_max):
             while self.acquired[at].last < record.offset:
                 at += 1
             if self.acquired[at].first <= record.offset:

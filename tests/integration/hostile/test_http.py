@@ -276,6 +276,29 @@ def test_large_bodies_share_a_budget(broker: AttackedBroker, topic: str, attacke
     assert 200 == small
 
 
+@pytest.mark.parametrize("kind", [b"json", b"x-ndjson"])
+def test_bodies_of_empty_headers_share_a_budget(
+    broker: AttackedBroker, topic: str, attacker: HttpAttacker, kind: bytes
+) -> None:
+    """
+    24 clients send a body of empty headers each, which take sixteen times its memory: few are decoded at a time.
+    """
+    record = b'{"headers": [' + b",".join([b'["",""]'] * 120_000) + b"]}"
+    body = b'{"records": [' + record + b"]}" if kind == b"json" else (record + b"\n") * 4
+    with attacker.crowd(24) as clients:
+        request = post(f"/v1/topics/{topic}/records", body, kind=kind)
+        sending = [threading.Thread(target=_send, args=(client, request)) for client in clients]
+        for thread in sending:
+            thread.start()
+        for thread in sending:
+            thread.join()
+        statuses = Counter(statuses_of(clients, 20))
+    attacker.wait_until_alone()
+
+    assert {200, 503} >= {*statuses}
+    assert 200 == attacker.status(request), "it is accepted when it is alone"
+
+
 def _send(client: socket.socket, data: bytes) -> None:
     with contextlib.suppress(OSError):  # the broker closes connections that are too slow
         client.sendall(data)
@@ -323,6 +346,29 @@ def test_a_large_record_of_a_small_batch_is_bounded(
     responses = [attacker.first_bytes(request, size) for request in requests]
 
     assert [] == [response[:500] for response in responses if len(response) < size]
+
+
+def test_countless_headers_of_a_small_batch_are_bounded(
+    broker: AttackedBroker, topic: str, attacker: HttpAttacker
+) -> None:
+    """
+    A compressed batch of a kilobyte has a record with millions of headers, each of which would take a hundred bytes of
+    memory.  Each way to read it is refused, or leaves the record out.
+    """
+    plain = build_batch([(None, b"", [("", None)] * 7_000_000, 0)])
+    batch = recompress(Recompression(plain, Compression(Codec.ZSTD), len(plain)))
+    assert not isinstance(batch, BatchProblem)
+    records, queue = f"/v1/topics/{topic}/partitions/0/records", f"/v1/queues/{topic}/{topic}"
+    attacker.status(post(f"{queue}/receive", b'{"consumer": "c"}'))  # the group begins here
+    with broker.connect() as producer:
+        producer.ask(raw_produce_request(topic, batch), 9)
+
+    assert (200, 1) == (attacker.status(get(queue)), attacker.json(queue)[1]["partitions"][0]["available"])
+    assert 422 == attacker.status(get(records))
+    assert 422 == attacker.status(get(f"{records}/0/value"))
+    assert b"event: problem" in attacker.first_bytes(get(f"/v1/topics/{topic}/stream?from=earliest"), 400)
+    assert b'"http_code": 422' in attacker.first_bytes(get(f"/sandglass/topics/{topic}/0"), 300)
+    assert b'"messages":[]' in attacker.first_bytes(post(f"{queue}/receive", b'{"consumer": "c"}'), 200)
 
 
 def test_a_connection_after_the_attacks_is_served(topic: str, attacker: HttpAttacker) -> None:

@@ -57,6 +57,14 @@ def test_the_size_of_decompressed_records_is_limited():
         read_records(built, size_max=1 << 20)
 
 
+def test_the_timestamp_of_a_record_with_countless_headers_is_not_read():
+    """They would be decoded in vain, and take gigabytes of memory."""
+    built = build_batch([Record(None, b"", [("", None)] * 100_001, 7)])
+
+    with pytest.raises(MalformedBatch, match="it has 100001 headers"):
+        timestamp_from(built, 0)
+
+
 def test_a_batch_is_read_at_its_position():
     """A batch is read at the given position of a buffer."""
     built = build_batch(RECORDS, base_offset=10)

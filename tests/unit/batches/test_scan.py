@@ -52,6 +52,17 @@ def test_the_records_of_a_range_are_decoded(scan, records, noise, first, last):
     assert wanted[:2] == scan.decode_records(*window, first, last, 2)
 
 
+def test_records_with_too_many_headers_are_left_out(scan):
+    """Records end before the one with which they have more headers than allowed; the first one alone is refused."""
+    block, base = block_of([Record(None, None, [("", None)] * count, 5) for count in (2, 0, 3, 1)])
+    window = (block, 0, len(block), 4, 0, base)
+
+    for headers_max, count in ((6, 4), (5, 3), (4, 2), (2, 2)):
+        assert count == len(scan.decode_records(*window, 0, 3, 4, headers_max)), headers_max
+    with pytest.raises(scan.MalformedRecords, match="record 2: it has 3 headers, more than 2"):
+        scan.decode_records(*window, 2, 3, 4, 2)
+
+
 @settings(max_examples=40)
 @given(records=record_lists, timestamp=st.integers(-1, 1 << 42))
 def test_the_first_record_at_or_after_a_timestamp_is_found(scan, records, timestamp):

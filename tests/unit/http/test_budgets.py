@@ -57,6 +57,25 @@ def test_large_bodies_share_a_budget_and_small_ones_pass() -> None:
     Taken(budgets).body(BYTES_MAX + FREE_BYTES)
 
 
+def test_a_body_that_takes_more_when_it_is_decoded_must_be_alone() -> None:
+    """
+    Alone, it may take more than the budget, because no other time would be better.
+    """
+    budgets = Budgets()
+    with Taken(budgets) as dense, Taken(budgets) as other:
+        dense.body(1 << 20)
+        other.body(FREE_BYTES + 1)
+        with pytest.raises(Exhausted, match="other requests have 1 bytes"):
+            dense.decoded(BYTES_MAX)
+        other.decoded(1 << 10)
+        other.body(0)
+        dense.decoded(BYTES_MAX)
+        with pytest.raises(Exhausted):
+            other.body(FREE_BYTES + 1)
+
+    assert Budgets() == budgets
+
+
 def test_a_response_may_be_larger_than_the_budget_if_it_is_the_only_one() -> None:
     """
     A record of any size can be read; further responses wait until it has been taken.

@@ -8,7 +8,9 @@ import pytest
 
 from tidemill.batches.builder import build_batch
 from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Budgets, Exhausted, Taken
-from tidemill.http.v1.partition_reads import PartitionReader
+from tidemill.http.v1.calls import Refused
+from tidemill.http.v1.partition_reads import NothingReadable, PartitionReader
+from tidemill.http.v1.record_schema import HEADERS_MAX
 
 
 class StoredReader(PartitionReader):
@@ -23,7 +25,7 @@ class StoredReader(PartitionReader):
         return 1
 
     async def _fetched(self, *_: Any, **__: Any) -> Any:
-        return SimpleNamespace(records=self._batch)
+        return SimpleNamespace(records=self._batch, log_start_offset=0, high_watermark=9)
 
 
 def test_a_value_takes_memory_until_it_is_sent() -> None:
@@ -40,3 +42,33 @@ def test_a_value_takes_memory_until_it_is_sent() -> None:
     assert 5 == asyncio.run(read(Budgets()))
     with pytest.raises(Exhausted):
         asyncio.run(read(Budgets(response_bytes=RESPONSE_BYTES_MAX)))
+
+
+def _with_headers(*counts: int) -> StoredReader:
+    return StoredReader(build_batch([(None, b"", [("", None)] * count, 0) for count in counts]))
+
+
+def test_a_page_ends_before_it_has_too_many_headers() -> None:
+    """
+    An empty header takes two bytes of a batch, and a hundred of memory.
+    """
+
+    async def page(offset: int) -> tuple[list[int], int]:
+        read = await _with_headers(20_000, 2_000, 20_000, 20_000).read(offset, 100, 0, Taken())
+        return [it.offset for it in read.records], read.next_offset
+
+    assert ([0, 1], 2) == asyncio.run(page(0)), "4 MiB, at 128 bytes for a header"
+    assert ([2], 3) == asyncio.run(page(2))
+    assert ([3], 4) == asyncio.run(page(3))
+
+
+def test_a_record_with_countless_headers_is_not_decoded() -> None:
+    """
+    Its batch may be small, and would take gigabytes of memory.  The read continues behind it.
+    """
+    with pytest.raises(NothingReadable, match=f"it has {HEADERS_MAX + 1} headers") as refused:
+        asyncio.run(_with_headers(HEADERS_MAX + 1).read(0, 100, 0, Taken()))
+    assert 1 == refused.value.next_offset
+
+    with pytest.raises(Refused, match=f"it has {HEADERS_MAX + 1} headers"):
+        asyncio.run(_with_headers(HEADERS_MAX + 1).record_at(0, Taken()))

@@ -15,7 +15,7 @@ from tidemill.batches.compression import Codec, compress
 from tidemill.http.v1 import queues
 from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Budgets, Exhausted, Taken
 from tidemill.http.v1.queues import ReceiveBody, receive_messages
-from tidemill.http.v1.record_schema import DECOMPRESSED_BYTES_MAX, Base64
+from tidemill.http.v1.record_schema import DECOMPRESSED_BYTES_MAX, HEADERS_MAX, RECORD_MEMORY, Base64
 from tidemill.peer import share_receipts, share_receive
 from tidemill.share.acknowledged_receipts import UNDO
 from tidemill.share.acknowledgement import Acknowledgement
@@ -107,6 +107,46 @@ def test_a_batch_that_decompresses_to_too_much_is_rejected() -> None:
 
     assert ["after"] == [it.value for it in messages]
     assert [(Acknowledgement.REJECT, [0])] == leader.decided
+
+
+def with_headers(first: int, *counts: int) -> bytearray:
+    """Return a batch whose records have so many empty headers."""
+    data = bytearray(build_batch([(None, b"", [("", None)] * count, 0) for count in counts]))
+    data[0:8] = first.to_bytes(8)
+    return data
+
+
+@pytest.mark.parametrize("batches", [[with_headers(0, 30_000, 20_000, 1), batch(3, b"x")], [
+    with_headers(0, 30_000), with_headers(1, 20_000), with_headers(2, 1, 0)]])  # fmt: skip
+def test_a_response_has_a_bounded_number_of_headers(batches: list[bytearray]) -> None:
+    """The messages behind are given back uncounted, and received later: an empty header takes a hundred bytes."""
+    leader = LeaderStub(*batches, records=4)
+
+    messages = received_from(leader)
+
+    assert [0, 1] == [it.offset for it in messages]
+    assert [(UNDO, [2, 3])] == leader.decided
+
+
+def test_a_message_with_countless_headers_is_rejected() -> None:
+    """No response could have it, and it must not hold up those behind it."""
+    leader = LeaderStub(with_headers(0, HEADERS_MAX + 1), batch(1, b"after"), records=2)
+
+    messages = received_from(leader)
+
+    assert ["after"] == [it.value for it in messages]
+    assert [(Acknowledgement.REJECT, [0])] == leader.decided
+
+
+def test_records_that_a_header_only_promises_are_not_given_back() -> None:
+    """A batch may have fewer records than its header says: they would be received again and again."""
+    promising = batch(0, b"x")
+    promising[23:27] = (3).to_bytes(4)  # the offset delta of the last record
+
+    leader = LeaderStub(promising, records=4)
+
+    assert [0] == [it.offset for it in received_from(leader)]
+    assert [] == leader.decided
 
 
 def test_few_unreadable_batches_are_opened_at_a_time() -> None:
@@ -216,9 +256,9 @@ def test_messages_that_there_is_no_memory_for_are_given_back() -> None:
             with pytest.raises(Exhausted):
                 await receive_messages(leader, TOPIC, "g", BODY, taken)  # type: ignore[arg-type]
             await leader.ended()
-            slow.give_back(100)
+            slow.give_back(1_000)
             assert await receive_messages(leader, TOPIC, "g", BODY, taken)  # type: ignore[arg-type]
-            assert RESPONSE_BYTES_MAX - 10 == budgets.response_bytes
+            assert RESPONSE_BYTES_MAX - 1_010 + 100 + RECORD_MEMORY == budgets.response_bytes
 
     asyncio.run(run())
 

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill.batches.records import Record
-from tidemill.http.v1.record_schema import Base64, Text, headers_of, size_of_record, text_of
+from tidemill.http.v1.record_schema import (
+    HEADER_MEMORY,
+    RECORD_MEMORY,
+    Base64,
+    Text,
+    headers_of,
+    size_of_record,
+    text_of,
+)
 
 
 def test_text_is_text_and_the_rest_is_base64() -> None:
@@ -44,4 +52,4 @@ def test_names_of_headers_are_bounded_like_values() -> None:
     headers = headers_of(record)
 
     assert [("plain", Base64(b"\x00")), ("ä\tb", None), (Base64(bytes(3)), "x")] == headers
-    assert len("plain") + 4 + 3 + 4 + 1 == size_of_record(None, None, headers)
+    assert len("plain") + 4 + 3 + 4 + 1 + 3 * HEADER_MEMORY == size_of_record(None, None, headers) - RECORD_MEMORY

@@ -71,6 +71,17 @@ class Taken:
         self._body_bytes += added
         self.budgets.body_bytes += added
 
+    def decoded(self, size: int) -> None:
+        """
+        Take `size` more bytes of memory for a body that takes much more when it is decoded.  Raise Exhausted if there
+        is none left, unless no other request has any.
+        """
+        others = self.budgets.body_bytes - self._body_bytes
+        if others and self.budgets.body_bytes + size > BYTES_MAX:
+            raise _exhausted(f"the bodies of other requests have {others} bytes")
+        self._body_bytes += size
+        self.budgets.body_bytes += size
+
     def response(self, size: int) -> None:
         """Take memory for `size` more bytes of records, until they are sent.  Raise Exhausted if there is none left."""
         budgets = self.budgets

@@ -18,6 +18,8 @@ from tidemill.http.v1.kafka_errors import check, without_leader
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, MOVING, OFFSET_MAX, offsets_at
 from tidemill.http.v1.record_schema import (
     DECOMPRESSED_BYTES_MAX,
+    HEADER_MEMORY,
+    HEADERS_MAX,
     Header,
     Text,
     batches_of,
@@ -214,7 +216,12 @@ def _decoded(data: bytes, offset: int, limit: int) -> tuple[list[ReadRecord], in
         if not header.is_control:
             try:
                 records = read_records(
-                    data, position, DECOMPRESSED_BYTES_MAX, first=offset, limit=limit - len(found) + 1
+                    data,
+                    position,
+                    DECOMPRESSED_BYTES_MAX,
+                    first=offset,
+                    limit=limit - len(found) + 1,
+                    headers_max=HEADERS_MAX,
                 )
             except ValueError as problem:
                 return found, next_offset, Unreadable(header.base_offset, header.end_offset, str(problem))
@@ -233,12 +240,15 @@ def _decoded(data: bytes, offset: int, limit: int) -> tuple[list[ReadRecord], in
                     )
                 )
                 next_offset = record.offset + 1
+            if records and next_offset < header.end_offset:
+                return found, next_offset, None  # the records behind have too many headers for this response
         next_offset = header.end_offset
     return found, next_offset, None
 
 
 def record_bytes(record: Record) -> int:
-    return sum(len(it or b"") for it in (record.key, record.value, *(it for header in record.headers for it in header)))
+    size = sum(len(it or b"") for it in (record.key, record.value, *(it for header in record.headers for it in header)))
+    return size + HEADER_MEMORY * len(record.headers)
 
 
 def size_of(read: ReadRecords) -> int:
@@ -251,7 +261,7 @@ def _record_at(data: bytes, offset: int) -> Record | None:
     for position, _, header in spans(data):
         if header.base_offset <= offset < header.end_offset and not header.is_control:
             try:
-                return read_record(data, offset, position, DECOMPRESSED_BYTES_MAX)
+                return read_record(data, offset, position, DECOMPRESSED_BYTES_MAX, headers_max=HEADERS_MAX)
             except ValueError as problem:
                 raise Refused(422, f"the batch at offset {header.base_offset} is not readable: {problem}") from problem
     return None

@@ -20,7 +20,7 @@ from tidemill.http.access import LINES_TYPE
 from tidemill.http.answer import JSON_TYPE, Answer, json_answer
 from tidemill.http.v1.budgets import Exhausted, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route, body_parts, busy
-from tidemill.http.v1.records import RECORDS_PER_TURN, BadRecord, NewRecord, record_of
+from tidemill.http.v1.records import RECORDS_PER_TURN, BadRecord, NewRecord, record_of, take_headers
 from tidemill.http.v1.rights import WRITE_TOPIC
 from tidemill.http.v1.stream_response import send_part
 from tidemill.http.v1.topic_writer import Run, TopicWriter
@@ -152,6 +152,7 @@ class _Lines:
                 raise Refused(413, f"line {self._next_line}: it has more than {LINE_BYTES_MAX} bytes")
             try:
                 given = _decode(line)
+                take_headers(self._taken, len(given.headers))
                 record = record_of(given, self._topic, config, now_ms)
             except (msgspec.DecodeError, BadRecord, UnicodeDecodeError, RecursionError) as problem:
                 raise Refused(400, f"line {self._next_line}: {problem}") from problem

@@ -14,6 +14,9 @@ from tidemill.batches.records import Record
 from tidemill.wire.primitives import Records
 
 DECOMPRESSED_BYTES_MAX: Final = 16 << 20  # of a batch: far more than producers gather in one
+HEADERS_MAX: Final = 50_000  # of records that are decoded together: two bytes of a batch can be a header
+HEADER_MEMORY: Final = 128  # of memory that a header takes beside its name and value
+RECORD_MEMORY: Final = 256  # and a record
 _CONTROLS: Final = bytes({*range(32)} - {*b"\t\n\r"})
 
 
@@ -55,9 +58,10 @@ def size_of_batches(records: Records | None) -> int:
 
 
 def size_of_record(key: Text, value: Text, headers: Iterable[Header]) -> int:
-    """Return about how many bytes a record has."""
+    """Return about how many bytes of memory a record takes, or its JSON."""
     texts = (key, value, *(it for header in headers for it in header))
-    return sum(-(-len(it.base64) // 3) * 4 if isinstance(it, Base64) else len(it or "") for it in texts)
+    size = sum(-(-len(it.base64) // 3) * 4 if isinstance(it, Base64) else len(it or "") for it in texts)
+    return size + RECORD_MEMORY + HEADER_MEMORY * (len(texts) // 2 - 1)
 
 
 def header_of(name: str, value: bytes | None) -> Header:

@@ -16,8 +16,10 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tidemill.batches.builder import RecordTuple
 from tidemill.http.v1.brokers import Brokers
+from tidemill.http.v1.budgets import Taken, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.due_fields import At, Delay, Missed, Schedule, TimerId, Timezone, timer_headers
+from tidemill.http.v1.record_schema import HEADER_MEMORY
 from tidemill.http.v1.rights import WRITE_TOPIC
 from tidemill.http.v1.topic_writer import Run, TopicWriter
 from tidemill.http.v1.topics import topic_of
@@ -26,6 +28,7 @@ from tidemill.model.topic_config import TopicConfig
 from tidemill.timer.due_time import BadDueTime
 
 RECORDS_MAX: Final = 10_000
+HEADERS_FREE: Final = 10_000  # of a body are not counted: as many as a million bytes of records usually have
 RECORDS_PER_TURN: Final = 500  # that many take a millisecond or two of the event loop
 TIMESTAMP_MAX: Final = (1 << 63) - 1
 
@@ -77,7 +80,15 @@ class Produced(msgspec.Struct, frozen=True):
 
 
 async def produce_records(call: Call) -> Produced:
-    return await produce_all(call.brokers, topic_of(call), call.body.records)
+    records = call.body.records
+    take_headers(taken_by(call.request), sum(len(it.headers) for it in records))
+    return await produce_all(call.brokers, topic_of(call), records)
+
+
+def take_headers(taken: Taken, count: int) -> None:
+    """Take the memory of headers, if there are more than large bodies usually have.  Raise Exhausted."""
+    if count > HEADERS_FREE:
+        taken.decoded(HEADER_MEMORY * (count - HEADERS_FREE))
 
 
 async def produce_all(brokers: Brokers, topic: Topic, records: Sequence[NewRecord]) -> Produced:

@@ -18,6 +18,7 @@ from tidemill.batches.native import scan
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, without_leader
+from tidemill.http.v1.record_schema import HEADER_MEMORY
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
 from tidemill.wire.messages import produce
@@ -52,11 +53,12 @@ class Run(NamedTuple):
 
 
 class _Batch:
-    __slots__ = ("records", "size")
+    __slots__ = ("memory", "records", "size")
 
     def __init__(self) -> None:
         self.records: list[RecordTuple] = []
         self.size = 0
+        self.memory = 0
 
 
 class _Partition:
@@ -112,7 +114,9 @@ class TopicWriter:
             batch = self._growing[partition] = self._next_batch(partition)
         batch.records.append(record)
         batch.size += size
-        self.waiting_bytes += size
+        memory = size + HEADER_MEMORY * len(headers)  # an empty header has two bytes
+        batch.memory += memory
+        self.waiting_bytes += memory
 
     def _next_batch(self, partition: int) -> _Batch:
         queue = self._partitions.get(partition)
@@ -189,7 +193,7 @@ class TopicWriter:
                 if not queue.batches:
                     del self._growing[queue.number]
                 await self._append_all(queue, batch.records)
-                self.waiting_bytes -= batch.size
+                self.waiting_bytes -= batch.memory
                 self._room.set()
             queue.sending = None
             is_done = True
