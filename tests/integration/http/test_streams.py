@@ -187,7 +187,7 @@ def test_a_stream_without_records_can_be_continued(brokers: list[HttpClient], to
 
 def test_a_start_below_the_log_start_is_refused(cluster: Cluster, brokers: list[HttpClient], topic: str) -> None:
     """
-    With status 410 and the log start, at any broker, for an offset and for the id of a former stream.
+    With status 410, the partition and its log start, at any broker, for an offset and for the id of a former stream.
     """
     produce(brokers[0], topic, *(f"v{number}" for number in range(9)))
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -198,7 +198,8 @@ def test_a_start_below_the_log_start_is_refused(cluster: Cluster, brokers: list[
     for client in brokers:
         by_offset = client.send("GET", f"{path}?partition=1&offset=1")
         by_id = client.send("GET", path, Last_Event_ID="0:3,1:1,2:3")
-        assert [(410, 2), (410, 2)] == [(it.status, it.body["log_start"]) for it in (by_offset, by_id)]
+        assert [410, 410] == [it.status for it in (by_offset, by_id)]
+        assert [(1, 2), (1, 2)] == [(it.body["partition"], it.body["log_start"]) for it in (by_offset, by_id)]
 
 
 def test_a_start_that_does_not_exist_is_refused(brokers: list[HttpClient], topic: str) -> None:

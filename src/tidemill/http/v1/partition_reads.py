@@ -181,6 +181,7 @@ class PartitionReader:
             return Refused(
                 410,
                 f"offset={offset}: retention has removed the records of {where} below {start}; begin there",
+                partition=self._partition,  # a stream has several
                 log_start=start,
             )
         return Refused(400, f"offset={offset}: {where} ends at {end}; read from there, or below", end=end)
