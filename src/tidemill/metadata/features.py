@@ -17,6 +17,7 @@ class UpdateFeatures:
 
     level: int
     supported: Mapping[BrokerId, int]  # the highest level that each live broker supports, as it says itself now
+    may_raise: bool = True  # not by a downgrade, which must never do what cannot be undone
     validate_only: bool = False
 
 
@@ -35,7 +36,7 @@ def update_features(context: DecisionContext, command: UpdateFeatures) -> Result
     levels are recorded together with the new level.
     """
     image, level = context.image, command.level
-    problem = _problem(image, level, command.supported)
+    problem = _problem(image, level, command.supported, may_raise=command.may_raise)
     if problem is not None:
         return Result((), UpdatedFeatures(level=image.feature_level, problem=problem))
     is_raised = level > image.feature_level and not command.validate_only
@@ -50,13 +51,19 @@ def _concerned(image: ClusterImage, supported: Mapping[BrokerId, int]) -> list[B
     return [it for it, broker in sorted(image.brokers.items()) if broker.is_registered or it in supported]
 
 
-def _problem(image: ClusterImage, level: int, supported: Mapping[BrokerId, int]) -> Problem | None:
+def _problem(image: ClusterImage, level: int, supported: Mapping[BrokerId, int], *, may_raise: bool) -> Problem | None:
     current = image.feature_level
     if level < current:
         return Problem(
             errors.INVALID_UPDATE_VERSION,
             f"feature level {level} is refused: the cluster is at level {current}, which is never lowered, because its "
             "logs may contain what older versions of Tidemill cannot read",
+        )
+    if level > current and not may_raise:
+        return Problem(
+            errors.INVALID_UPDATE_VERSION,
+            f"a downgrade to feature level {level} is refused: the cluster is at level {current}, which only an "
+            "upgrade raises",
         )
     concerned = _concerned(image, supported)
     absent = [it for it in concerned if it not in supported]

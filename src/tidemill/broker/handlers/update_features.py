@@ -4,8 +4,8 @@ UpdateFeatures (key 57): v0-2
 Raises the cluster's feature level, which clients know as the feature tidemill.level.  Every broker forwards the request
 to the controller.  All updates of a request are carried out, or none.
 
-The level is never lowered, and the levels of other features are fixed: an update to the level that a feature has is
-accepted, because it changes nothing.
+The level is never lowered, and a downgrade never raises it.  The levels of other features are fixed: an update to the
+level that a feature has is accepted, because it changes nothing.
 
 v1  upgrade_type, validate_only (KIP-778)
 v2  no results
@@ -25,6 +25,7 @@ from tidemill.wire.messages.update_features import Request, Response
 
 SINCE_LEVEL: Final = ELASTIC_CLUSTER
 FIXED: Final = {SHARE_VERSION: SHARE_VERSION_LEVEL}
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # types of an update, from version 1 on
 RESULTS_UNTIL: Final = 2  # from this version on, a response has no results
 
 
@@ -34,8 +35,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
         return _refused(problem)
     broker = context.broker
     names = [update.feature for update in request.feature_updates]
-    levels = [update.max_version_level for update in request.feature_updates if update.feature == FEATURE_NAME]
-    if not levels:
+    update = next((it for it in request.feature_updates if it.feature == FEATURE_NAME), None)
+    if update is None:
         return _done(names, context.version)
     pending: Pending[Response] = Pending()
 
@@ -48,7 +49,10 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             pending.complete(_done(names, context.version))
 
     command = UpdateFeatures(
-        level=levels[0], supported=broker.cluster.supported_levels(), validate_only=request.validate_only
+        level=update.max_version_level,
+        supported=broker.cluster.supported_levels(),
+        may_raise=update.upgrade_type == UPGRADE and not update.allow_downgrade,
+        validate_only=request.validate_only,
     )
     broker.controller.submit(command).then(decided)
     return pending
@@ -61,6 +65,9 @@ def _problem(updates: Sequence[Request.Update]) -> Problem | None:
         name, level = update.feature, update.max_version_level
         if names.count(name) > 1:
             return Problem(errors.INVALID_REQUEST, f"feature {name[:100]} is named more than once")
+        if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+            why = f"upgrade type {update.upgrade_type} of feature {name[:100]} is unknown; the types are 1, 2 and 3"
+            return Problem(errors.INVALID_UPDATE_VERSION, why)
         if name == FEATURE_NAME or FIXED.get(name) == level:
             continue
         if name in FIXED:

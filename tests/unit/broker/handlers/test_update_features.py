@@ -116,3 +116,36 @@ def test_a_dry_run_changes_nothing() -> None:
 
     assert [errors.NONE, errors.INVALID_UPDATE_VERSION] == [answer.error_code for answer in answers]
     assert 1 == world[1].broker.image.feature_level
+
+
+@pytest.mark.parametrize(
+    ("version", "update"),
+    [
+        (0, Request.Update(feature=FEATURE_NAME, max_version_level=2, allow_downgrade=True)),
+        (1, Request.Update(feature=FEATURE_NAME, max_version_level=2, upgrade_type=2)),
+        (2, Request.Update(feature=FEATURE_NAME, max_version_level=2, upgrade_type=3)),
+    ],
+)
+def test_a_downgrade_never_raises_the_level(version: int, update: Request.Update) -> None:
+    """
+    `kafka-features downgrade` with too high a level must not do what can never be undone, even though every broker
+    supports the level.
+    """
+    world = ClusterWorld(brokers=1, newest_level=1)
+    world.restart(1, newest_level=2)
+
+    answer = asked(world[1], Request(feature_updates=[update]), version)
+
+    why = "a downgrade to feature level 2 is refused: the cluster is at level 1, which only an upgrade raises"
+    assert (errors.INVALID_UPDATE_VERSION, why) == (answer.error_code, answer.error_message)
+    assert 1 == world[1].broker.image.feature_level
+
+
+def test_an_unknown_type_of_update_is_refused(older: ClusterWorld) -> None:
+    """A later type may mean anything, so it is not taken for an upgrade."""
+    update = Request.Update(feature=FEATURE_NAME, max_version_level=1, upgrade_type=4)
+
+    answer = asked(older[1], Request(feature_updates=[update]))
+
+    assert errors.INVALID_UPDATE_VERSION == answer.error_code
+    assert "upgrade type 4 of feature tidemill.level is unknown" in answer.error_message
