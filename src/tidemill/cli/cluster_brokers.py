@@ -1,5 +1,6 @@
 """The `tidemill cluster` commands about brokers: their states, and how they leave and come back."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tidemill.cli.cluster_waits import Awaited
 
 BrokerArgument = Annotated[int, typer.Argument(metavar="BROKER", min=0, help="The broker's id.")]
+SHARDS_NAMED_MAX: Final = 10
 ALREADY: Final = "already"  # the kind of a finding that says that nothing was left to be changed
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show whether it can be done.")]
 
@@ -90,6 +92,8 @@ def drain(
             again=f"cluster drain {broker}{' --leaders' if leaders else ''}",
         )
         _wait(http, wait, leaders_left if leaders else replicas_left, broker, awaited)
+        if leaders and wait is not None:
+            _print_led_alone(http, broker)
 
 
 def undrain(
@@ -225,6 +229,26 @@ def _change(http: str | None, path: str, body: dict[str, Any], done: str, *, as_
 def _print_findings(answer: dict[str, Any]) -> None:
     for finding in answer["findings"]:
         print(finding["sentence"])
+
+
+def _print_led_alone(http: str | None, broker: int) -> None:
+    """Print which shards a broker leads although its leaders are drained: no other broker has a replica of them."""
+    from tidemill.cli.cluster_http import ClusterHttp, http_errors
+    from tidemill.cli.cluster_waits import led_alone
+
+    addresses = resolve_http(http)
+    with http_errors(addresses):
+        alone = led_alone(ClusterHttp(addresses), broker)
+    if alone:
+        named = ", ".join(map(str, alone[:SHARDS_NAMED_MAX]))
+        more = f" and {len(alone) - SHARDS_NAMED_MAX} more" if len(alone) > SHARDS_NAMED_MAX else ""
+        shards = "shard" if len(alone) == 1 else "shards"
+        it = "it is" if len(alone) == 1 else "they are"
+        print(
+            f"Broker {broker} still leads {shards} {named}{more}: it has the only replica, and {it} not served while "
+            "the broker is down.",
+            file=sys.stderr,
+        )
 
 
 def _wait(http: str | None, option: str | None, left: Any, broker: int, awaited: "Awaited") -> None:

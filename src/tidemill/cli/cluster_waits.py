@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from shlex import quote
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ from tidemill.model.data_size import size_text
 
 POLL_S: Final = 0.5
 SHOW_S: Final = 10.0  # between two lines if stderr is not a terminal
+PAGE: Final = 1_000  # shards in one answer
 WAIT_MS_MAX: Final = 30 * 24 * 3_600_000
 
 Left = Callable[[], str | None]  # returns what is left to do; None: nothing
@@ -63,9 +64,25 @@ def wait(option: str | None, left: Left, awaited: Awaited, *, http: str | None) 
 
 
 def leaders_left(cluster: ClusterHttp, broker_id: int) -> str | None:
-    """Return how many shards a broker still leads."""
-    led = next((row["shards_led"] for row in cluster.get("/v1/brokers")["brokers"] if row["broker_id"] == broker_id), 0)
+    """
+    Return how many shards a broker still leads that others can lead.  The only replica of a shard leads it as long as
+    it is there, however long one waits.
+    """
+    led = sum(row["replicas"] != [broker_id] for row in _led(cluster, broker_id))
     return f"it leads {counted(led, 'shard')}" if led else None
+
+
+def led_alone(cluster: ClusterHttp, broker_id: int) -> list[int]:
+    """Return the shards that a broker leads because it has the only replica."""
+    return [row["shard_id"] for row in _led(cluster, broker_id) if row["replicas"] == [broker_id]]
+
+
+def _led(cluster: ClusterHttp, broker_id: int) -> Iterator[dict[str, Any]]:
+    after: int | None = -1
+    while after is not None:
+        page = cluster.get("/v1/shards", leader=broker_id, after=after, limit=PAGE)
+        yield from page["shards"]
+        after = page["next_after"]
 
 
 def replicas_left(cluster: ClusterHttp, broker_id: int) -> str | None:

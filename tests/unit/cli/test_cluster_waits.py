@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 
 from tidemill.cli import cluster_waits
-from tidemill.cli.cluster_waits import Awaited, leaders_left, majority_left, move_left, replicas_left, sync_left, wait
+from tidemill.cli.cluster_waits import (
+    Awaited,
+    leaders_left,
+    led_alone,
+    majority_left,
+    move_left,
+    replicas_left,
+    sync_left,
+    wait,
+)
 from tidemill.cli.failure import Failed
 from tidemill.client.broker_http import NotReady, Refused
 
@@ -79,11 +88,23 @@ def test_it_gives_up_and_says_what_is_left_that_it_goes_on_and_how_to_look_again
 
 
 def test_a_drain_of_leaders_ends_with_the_last_one() -> None:
-    rows = [{"broker_id": 1, "shards_led": 4}, {"broker_id": 3, "shards_led": 1}]
+    rows = [{"shard_id": 1, "replicas": [3, 1]}]
+    answers = Answers(shards={"shards": rows, "next_after": None})
 
-    assert "it leads 1 shard" == leaders_left(Answers(brokers={"brokers": rows}), 3)  # type: ignore[arg-type]
-    rows[1]["shards_led"] = 0
-    assert leaders_left(Answers(brokers={"brokers": rows}), 3) is None  # type: ignore[arg-type]
+    assert "it leads 1 shard" == leaders_left(answers, 3)  # type: ignore[arg-type]
+    rows.clear()
+    assert leaders_left(answers, 3) is None  # type: ignore[arg-type]
+
+
+def test_a_drain_of_leaders_does_not_wait_for_a_shard_that_no_other_broker_has() -> None:
+    """A plan of restarts would wait at every topic of one replica until its time is over."""
+    rows = [{"shard_id": 5, "replicas": [3]}, {"shard_id": 6, "replicas": [1]}]
+    answers = Answers(shards={"shards": rows, "next_after": None})
+
+    assert "it leads 1 shard" == leaders_left(answers, 3)  # type: ignore[arg-type]
+    assert [5] == led_alone(answers, 3)  # type: ignore[arg-type]
+    rows.pop()
+    assert leaders_left(answers, 3) is None  # type: ignore[arg-type]
 
 
 def test_a_drain_ends_when_nothing_is_planned_there_and_nothing_is_still_a_voter() -> None:
