@@ -1,8 +1,8 @@
 """BrokerSet: the brokers in one pass of the planner, by what they can do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.image import ClusterImage, Shard
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.broker_state import Drain, Presence
 from tidemill.rebalance.sentences import brokers_text, duration, is_or_are
@@ -66,16 +66,23 @@ class BrokerSet:
     def majority_problem(self, figures: ShardView) -> str | None:
         """Return who must come back before the members of a shard can change; None if a majority is live."""
         assert figures.membership is not None
-        voters = figures.membership.voters
-        dead = [voter.broker_id for voter in voters if not self.is_live(voter)]
-        needed = len(voters) // 2 + 1 - (len(voters) - len(dead))
+        return self._majority_problem(figures.membership.voters, "voters")
+
+    def planned_majority_problem(self, shard: Shard) -> str | None:
+        """
+        Likewise for a shard whose members are not known, by the replicas that are planned.  Without a majority it has
+        no leader that could tell a new controller its members.
+        """
+        return self._majority_problem(shard.replicas, "planned replicas")
+
+    def _majority_problem(self, replicas: Sequence[ReplicaKey], what: str) -> str | None:
+        dead = [replica.broker_id for replica in replicas if not self.is_live(replica)]
+        live = len(replicas) - len(dead)
+        needed = len(replicas) // 2 + 1 - live
         if needed <= 0:
             return None
-        live = len(voters) - len(dead)
-        return (
-            f"{live} of {len(voters)} voters {is_or_are(live)} live, which is no majority; "
-            f"{needed} of {brokers_text(dead)} must come back"
-        )
+        who = brokers_text(dead) if needed == len(dead) else f"{needed} of {brokers_text(dead)}"
+        return f"{live} of {len(replicas)} {what} {is_or_are(live)} live, which is no majority; {who} must come back"
 
     def text_of_silence(self, broker_id: BrokerId) -> str:
         broker = self.known.get(broker_id)

@@ -114,7 +114,8 @@ class Draft:
         shard survives no further failure.
         """
         if figures is None or figures.membership is None:
-            return "no leader has told its members and figures yet"
+            lost = self.brokers.planned_majority_problem(shard)
+            return "no leader has told its members and figures yet" + (f"; {lost}" if lost else "")
         problem = self.brokers.majority_problem(figures)
         if problem is not None:
             return problem

@@ -72,6 +72,26 @@ def test_a_shard_without_figures_is_refused() -> None:
     assert "no leader has told" in plan.refusals[0].sentence
 
 
+def test_a_new_controller_names_who_must_come_back_as_well() -> None:
+    """A shard that has lost its majority has no leader, so that nobody ever tells a new controller its members."""
+    cluster = ModelledCluster([None] * 5)
+    cluster.add(1, 2, 3)
+    cluster.add(3)
+    cluster.forget(1)
+    cluster.forget(2)
+    cluster.lose(2)
+    cluster.lose(3)
+
+    sentences = [refusal.sentence for refusal in cluster.decide().refusals]
+
+    told = "no leader has told its members and figures yet"
+    assert any(
+        f"{told}; 1 of 3 planned replicas is live, which is no majority; 1 of brokers 2, 3 must come back" in it
+        for it in sentences
+    )
+    assert any(f"{told}; 0 of 1 planned replicas" in it and "; broker 3 must come back" in it for it in sentences)
+
+
 def test_a_broker_that_is_live_again_before_the_newcomer_votes_gets_its_replica_back() -> None:
     """Copying the rest to the newcomer would be for nothing."""
     cluster = ModelledCluster([None] * 4)
