@@ -3,7 +3,7 @@
 A shard is on its way while its voters differ from its planned replicas.  A *newcomer* is planned and does not vote yet;
 a *leaver* votes and is planned no more.
 
-- A planned replica whose broker is GONE gets a substitute: a leaver that is well, since it has everything, else the
+- A planned replica whose broker is GONE and silent gets a substitute: a leaver that is well, since it has everything, else the
   best target.  All replicas that are gone are replaced in one goal; the shard's leader promotes one at a time.
 - A newcomer whose broker is SILENT and down, drained or full gets a substitute: otherwise the goal would never be
   reached.
@@ -31,10 +31,13 @@ def replace_lost(draft: Draft) -> Slices[None]:
             _repair(draft, shard_id)
         if draft.work.fills_slice(4):
             yield
+    gone = {*draft.brokers.gone}
     for broker_id in draft.brokers.gone:
         for shard_id in draft.index.carried(broker_id):
-            if shard_id != METADATA_SHARD and not draft.is_busy(shard_id):
-                _repair(draft, shard_id)
+            replicas = draft.image.shards[shard_id].replicas
+            is_first = broker_id == next(it.broker_id for it in replicas if it.broker_id in gone)
+            if is_first and shard_id != METADATA_SHARD and not draft.is_busy(shard_id):
+                _repair(draft, shard_id)  # all its replicas that are gone
             if draft.work.fills_slice(4):
                 yield
 
@@ -102,7 +105,9 @@ def _lost(draft: Draft, shard: Shard, voters: tuple[ReplicaKey, ...]) -> dict[Re
             continue
         is_newcomer = bool(voters) and replica not in voters
         is_away = broker.presence is Presence.SILENT and not broker.is_live  # one that is just back can be copied to
-        if broker.presence is Presence.GONE or (is_newcomer and is_away):
+        # A voter whose broker is live again stays: it will be ACTIVE in a moment, or silent again.
+        is_gone = broker.presence is Presence.GONE and (is_newcomer or not broker.is_live)
+        if is_gone or (is_newcomer and is_away):
             lost[replica] = draft.brokers.text_of_silence(replica.broker_id)
         elif is_newcomer and broker.drain is Drain.ALL:
             lost[replica] = f"broker {replica.broker_id} is drained before it has all"

@@ -72,6 +72,35 @@ def test_a_shard_without_figures_is_refused() -> None:
     assert "no leader has told" in plan.refusals[0].sentence
 
 
+def test_a_gone_broker_that_is_live_again_keeps_what_was_not_replaced_yet() -> None:
+    """
+    Its shards may have waited for it without a majority.  It is ACTIVE in a moment; if it falls silent before, it is
+    replaced as before.
+    """
+    cluster = ModelledCluster([None] * 3)
+    cluster.add(2)
+    cluster.add(2, 3)
+    cluster.lose(2)
+    assert [] == [*cluster.decide().steps]
+    cluster.set(2, is_live=True, is_ready=True, heard_by=3, live_ms=5_000)
+
+    plan = cluster.decide()
+
+    assert ([], []) == ([*plan.steps], [*plan.refusals])
+
+
+def test_a_shard_on_two_gone_brokers_is_refused_once() -> None:
+    """The alert counts refusals, and an operator reads them."""
+    cluster = ModelledCluster([None] * 5)
+    cluster.add(1, 2, 3)
+    cluster.lose(2)
+    cluster.lose(3)
+
+    plan = cluster.decide()
+
+    assert ["shard 1"] == [refusal.what for refusal in plan.refusals]
+
+
 def test_a_new_controller_names_who_must_come_back_as_well() -> None:
     """A shard that has lost its majority has no leader, so that nobody ever tells a new controller its members."""
     cluster = ModelledCluster([None] * 5)

@@ -25,7 +25,7 @@ from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.rebalance.drain_check import NoPlace, Obstacle, check_drain
 from tidemill.rebalance.may_stop import NoMajority, may_stop
-from tidemill.rebalance.sentences import brokers_text, counted
+from tidemill.rebalance.sentences import counted
 from tidemill.rebalance.slices import Slices
 from tidemill.rebalance.view import BrokerView, View
 from tidemill.shard.pending import OUTCOME_UNKNOWN, Pending
@@ -191,8 +191,10 @@ class OperatorCommands:
         if not chosen:
             why = "no broker is SILENT; a broker is when no live broker has heard it for tidemill.broker.silent.ms"
             return _answered(Answer(Problem(errors.INVALID_REQUEST, why)))
-        sentence = f"the replicas of {brokers_text(chosen)} are placed on other brokers"
-        findings = tuple(Finding("replaced", sentence, broker_id=broker_id) for broker_id in chosen)
+        findings = tuple(
+            Finding("replaced", f"the replicas of broker {it} are placed on other brokers", broker_id=it)
+            for it in chosen
+        )
         if is_trial:
             return _answered(Answer(findings=findings))
         commands = [SetPresence(broker_id=broker_id, presence=Presence.GONE) for broker_id in chosen]
