@@ -66,6 +66,7 @@ def moves(
 
     from tidemill.cli.cluster_http import ClusterHttp, http_errors
     from tidemill.cli.cluster_tables import MOVE_COLUMNS, move_cells
+    from tidemill.cli.cluster_waits import untold_text
     from tidemill.cli.failure import ExitCode
     from tidemill.cli.output import counted, pipe_may_close, print_json, print_table
 
@@ -87,6 +88,8 @@ def moves(
             print_table(MOVE_COLUMNS, move_cells(found["moves"]))
             if found["count"] > len(found["moves"]):
                 print(f"{counted(found['count'] - len(found['moves']), 'shard')} more")
+            if why := untold_text(found):
+                print(f"{why}: the controller is new, or they have no leader.  Look again in some seconds.")
 
 
 def move(

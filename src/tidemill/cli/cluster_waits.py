@@ -33,12 +33,21 @@ class Awaited(NamedTuple):
 def wait(option: str | None, left: Left, awaited: Awaited, *, http: str | None) -> None:
     """
     Wait until nothing is left, if `option` is given.  Raise Failed after that time, with what is left, whether the
-    cluster goes on, and how to look again.  `http` is the option --http of the command.  Raise Refused for what will
-    not pass.
+    cluster goes on, and how to look again; Ctrl-C shows the latter two.  `http` is the option --http of the command.
+    Raise Refused for what will not pass.
     """
     if option is None:
         return
     until = time.monotonic() + duration_ms(option, option="--wait", at_most_ms=WAIT_MS_MAX) / 1_000
+    again = f"tidemill {awaited.again} --wait {quote(option)}" + ("" if http is None else f" --http {quote(http)}")
+    try:
+        _wait(option, until, left, awaited, again)
+    except KeyboardInterrupt:
+        print(f"\n{awaited.goes_on}; wait again with `{again}`", file=sys.stderr)
+        raise
+
+
+def _wait(option: str, until: float, left: Left, awaited: Awaited, again: str) -> None:
     shown_at, is_terminal = -SHOW_S, sys.stderr.isatty()
     while True:
         try:
@@ -49,9 +58,6 @@ def wait(option: str | None, left: Left, awaited: Awaited, *, http: str | None) 
             break
         now = time.monotonic()
         if now >= until:
-            again = f"tidemill {awaited.again} --wait {quote(option)}" + (
-                "" if http is None else f" --http {quote(http)}"
-            )
             raise Failed(f"{awaited.undone} after {option}: {text}.  {awaited.goes_on}; wait again with `{again}`")
         if is_terminal:
             print(f"\r\x1b[K{awaited.doing}: {text}", end="", file=sys.stderr, flush=True)
@@ -91,7 +97,7 @@ def replicas_left(cluster: ClusterHttp, broker_id: int) -> str | None:
     leaving = [row for row in found["moves"] if broker_id in row["voters"] and broker_id not in row["replicas"]]
     row = _broker(cluster, broker_id)
     if row is None or not (row["replicas"] or leaving):
-        return _untold(found)
+        return untold_text(found)
     to_copy = size_text(sum(it["remaining"] for it in leaving))
     return f"{counted(row['replicas'] + len(leaving), 'shard')} left, {len(leaving)} under way, {to_copy} to copy"
 
@@ -100,7 +106,7 @@ def move_left(cluster: ClusterHttp, shard_id: int) -> str | None:
     """Return how much of a shard has to be copied still."""
     found = cluster.get("/v1/moves")
     row = next((row for row in found["moves"] if row["shard_id"] == shard_id), None)
-    return _untold(found) if row is None else f"voters {row['voters']}, {size_text(row['remaining'])} to copy"
+    return untold_text(found) if row is None else f"voters {row['voters']}, {size_text(row['remaining'])} to copy"
 
 
 def sync_left(cluster: ClusterHttp, broker_id: int) -> str | None:
@@ -142,7 +148,7 @@ def _several(sentences: list[str]) -> str:
     return "; ".join(sentences[:3]) + more
 
 
-def _untold(found: dict[str, Any]) -> str | None:
+def untold_text(found: dict[str, Any]) -> str | None:
     """Return how many shards may be under way although `/v1/moves` lacks them: a new controller has to be told."""
     untold = found["untold"]
     return f"the voters of {counted(untold, 'shard')} are not known yet" if untold else None

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from tidemill.cli.cluster_http import ClusterHttp
 from tidemill.cli.cluster_tables import MOVE_COLUMNS, move_cells
+from tidemill.cli.cluster_waits import untold_text
 from tidemill.cli.output import counted, table_of
 from tidemill.model.data_size import size_text
 
@@ -30,4 +31,7 @@ def _table(found: dict[str, Any], console: Console) -> Table:
     left = size_text(sum(row["remaining"] for row in rows))
     title = f"{counted(found['count'], 'shard')} under way, {left} to copy"
     rest = found["count"] - len(shown)
-    return table_of(MOVE_COLUMNS, move_cells(shown), title=title, caption=f"{rest} more" if rest else None)
+    notes = [f"{rest} more"] if rest else []
+    if why := untold_text(found):
+        notes.append(why)
+    return table_of(MOVE_COLUMNS, move_cells(shown), title=title, caption="; ".join(notes) or None)

@@ -3,8 +3,8 @@
 A shard is on its way while its voters differ from its planned replicas.  A *newcomer* is planned and does not vote yet;
 a *leaver* votes and is planned no more.
 
-- A planned replica whose broker is GONE and silent gets a substitute: a leaver that is well, since it has everything, else the
-  best target.  All replicas that are gone are replaced in one goal; the shard's leader promotes one at a time.
+- A planned replica whose broker is GONE and silent gets a substitute: a leaver that is well, since it has everything,
+  else the best target.  All replicas that are gone are replaced in one goal; the shard's leader promotes one at a time.
 - A newcomer whose broker is SILENT and down, drained or full gets a substitute: otherwise the goal would never be
   reached.
 - A leaver that was replaced because it was gone and is back takes the place of its substitute, unless the substitute

@@ -8,7 +8,7 @@ import pytest
 from tidemill.cli import cluster_waits
 from tidemill.cli.cluster_brokers import drain, may_stop, undrain
 from tidemill.cli.cluster_http import ClusterHttp
-from tidemill.cli.cluster_shards import move
+from tidemill.cli.cluster_shards import move, moves
 from tidemill.cli.failure import Failed
 
 HTTP = "127.0.0.1:1"
@@ -52,7 +52,7 @@ def test_a_broker_that_was_not_drained_is_not_said_to_be_undrained(
     [
         (
             lambda: drain(3, leaders=True, wait="1ms", http=HTTP),
-            {"brokers": [{"broker_id": 3, "shards_led": 2}]},
+            {"shards": [{"shard_id": 1, "replicas": [1, 3]}, {"shard_id": 2, "replicas": [3, 2]}], "next_after": None},
             "broker 3 still leads after 1ms: it leads 2 shards.  The drain goes on without this command; wait again "
             "with `tidemill cluster drain 3 --leaders --wait 1ms --http 127.0.0.1:1`",
         ),
@@ -80,10 +80,38 @@ def test_a_wait_that_is_over_says_what_is_left_and_how_to_wait_again(
     command: Callable[[], None], rows: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ClusterHttp, "post", lambda *_: {"findings": []})
-    monkeypatch.setattr(ClusterHttp, "get", lambda *_: rows)
+    monkeypatch.setattr(ClusterHttp, "get", lambda *_, **__: rows)
     monkeypatch.setattr(cluster_waits, "POLL_S", 0.001)
 
     with pytest.raises(Failed) as failed:
         command()
 
     assert said == failed.value.message
+
+
+def test_moves_that_a_new_controller_does_not_know_are_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty table alone would say that nothing moves."""
+    monkeypatch.setattr(ClusterHttp, "get", lambda *_: {"moves": [], "count": 0, "untold": 2})
+
+    moves(once=True, http=HTTP)
+
+    assert "the voters of 2 shards are not known yet: the controller is new" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("alone", [[], [5], [*range(12)]])
+def test_a_drain_of_leaders_names_the_shards_that_no_other_broker_can_lead(
+    alone: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It does not wait for them, so it says that they are not served while the broker is down."""
+    rows = [{"shard_id": number, "replicas": [3]} for number in alone]
+    monkeypatch.setattr(ClusterHttp, "post", lambda *_: {"findings": []})
+    monkeypatch.setattr(ClusterHttp, "get", lambda *_, **__: {"shards": rows, "next_after": None})
+
+    drain(3, leaders=True, wait="1m", http=HTTP)
+
+    said = capsys.readouterr().err
+    assert ("shard 5: it has the only replica" in said) == (alone == [5])
+    assert ("shards 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more" in said) == (len(alone) == 12)
+    assert bool(said) == bool(alone)

@@ -87,6 +87,17 @@ def test_it_gives_up_and_says_what_is_left_that_it_goes_on_and_how_to_look_again
     )
 
 
+def test_ctrl_c_ends_the_wait_only_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    def left() -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        wait("1m", left, DRAIN, http=None)
+
+    said = "The drain goes on without this command; wait again with `tidemill cluster drain 3 --wait 1m`"
+    assert ["", said] == capsys.readouterr().err.splitlines()
+
+
 def test_a_drain_of_leaders_ends_with_the_last_one() -> None:
     rows = [{"shard_id": 1, "replicas": [3, 1]}]
     answers = Answers(shards={"shards": rows, "next_after": None})

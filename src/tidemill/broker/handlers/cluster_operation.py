@@ -20,6 +20,7 @@ from tidemill.shard.pending import Pending
 
 SINCE_LEVEL: Final = ELASTIC_CLUSTER
 WHY: Final = "no controller has answered; look whether the command took effect, and try again"
+OLDER: Final = "the controller runs a version of Tidemill that moves no replicas: upgrade all brokers first"
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
@@ -36,7 +37,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
 
 def refused(_: Request, error_code: int) -> Response:
     """Return a response to a request that no controller has answered."""
-    return Response(error_code=error_code, error_message=WHY)
+    return Response(error_code=error_code, error_message=OLDER if error_code == errors.UNSUPPORTED_VERSION else WHY)
 
 
 def _begin(operation: Operation, request: Request, context: RequestContext) -> Pending[Answer]:

@@ -18,6 +18,7 @@ from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 
 SINCE_LEVEL: Final = ELASTIC_CLUSTER
 WHY: Final = "no controller has answered; try again"
+OLDER: Final = "the controller runs a version of Tidemill that moves no replicas: upgrade all brokers first"
 BEGINNING: Final = "the controller is new, and has not looked at all brokers yet; try again in a second"
 
 
@@ -41,7 +42,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
 
 def refused(_: Request, error_code: int) -> Response:
     """Return a response to a request that no controller has handled."""
-    return Response(error_code=error_code, error_message=WHY)
+    return Response(error_code=error_code, error_message=OLDER if error_code == errors.UNSUPPORTED_VERSION else WHY)
 
 
 def _response(report: RebalanceReport) -> Response:

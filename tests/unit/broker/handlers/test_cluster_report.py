@@ -3,15 +3,19 @@
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from tests.unit.broker.cluster_world import ClusterWorld, Node
 from tidemill.broker.load.load_reporter import LoadReporter
 from tidemill.model import errors
 from tidemill.model.shard import METADATA_SHARD
+from tidemill.peer import cluster_operation
+from tidemill.peer.cluster_operation import Operation
 from tidemill.peer.cluster_report import Request
 
 
-def asked(node: Node) -> Any:
-    sent = node.client.send(Request(), 0)
+def asked(node: Node, request: Any = None) -> Any:
+    sent = node.client.send(request or Request(), 0)
     node.cluster.until(lambda: bool(node.client.writer.sent), "it is answered")
     return node.client.answer(*sent)
 
@@ -52,3 +56,18 @@ def test_a_new_controller_reports_how_many_replicas_it_knows_nothing_of() -> Non
 
     assert [0, 0, 0] == told
     assert all(it.untold == it.replicas == it.not_in_sync > 0 for it in brokers)
+
+
+@pytest.mark.parametrize("request_", [Request(), cluster_operation.Request(operation=Operation.MAY_STOP, broker_id=1)])
+def test_an_older_controller_is_named_and_not_asked(request_: Any) -> None:
+    """To try again does not help, and whoever upgrades brokers one by one looks at them meanwhile."""
+    world = ClusterWorld(newest_level=1)
+    old = world.controller
+    for number in {1, 2, 3} - {old.number}:
+        world.restart(number, newest_level=2)
+    node = next(node for node in world.nodes if node is not old)
+
+    answer = asked(node, request_)
+
+    assert errors.UNSUPPORTED_VERSION == answer.error_code
+    assert "upgrade all brokers first" in answer.error_message
