@@ -59,6 +59,20 @@ def reassigning(shard: Shard, voters: tuple[ReplicaKey, ...] | None) -> Reassign
     return Reassigning((*goal, *removing), adding, removing) if adding or removing else None
 
 
+def untold_problem(shard: Shard, voters: tuple[ReplicaKey, ...] | None) -> Problem | None:
+    """
+    Return why a move cannot be cancelled now: it may have ended, which only the shard's leader knows.  A way back would
+    then be a new move.
+    """
+    if voters is not None or reassigning(shard, None) is None:
+        return None
+    why = (
+        f"no leader of shard {shard.shard_id} has told a new controller yet whether its move has ended; try again in "
+        "some seconds"
+    )
+    return Problem(errors.REQUEST_TIMED_OUT, why)
+
+
 def reassignments(
     image: ClusterImage,
     wanted: Iterable[tuple[str, int, Brokers | None]],
@@ -87,7 +101,10 @@ def reassignments(
         result.partitions.setdefault(shard_id, []).append((name, number))
     for shard_id, named in by_shard.items():
         shard = image.shards[shard_id]
-        move = _move(image, shard, named, reassigning(shard, voters(shard_id)) is not None)
+        in_force = voters(shard_id)
+        move = _move(image, shard, named, reassigning(shard, in_force) is not None)
+        if isinstance(move, Move) and not move.must_arrive:
+            move = untold_problem(shard, in_force) or move
         if isinstance(move, Move) and move.is_for_topic and not may_change_factor:
             of_topic = f"{partitions_text(shard.partitions)} of {_topic(image, shard).name}"
             why = f"{of_topic} must keep the number of replicas, {len(shard.replicas)}: the request forbids another one"

@@ -102,7 +102,7 @@ def test_a_shard_on_two_gone_brokers_is_refused_once() -> None:
 
 
 def test_a_new_controller_names_who_must_come_back_as_well() -> None:
-    """A shard that has lost its majority has no leader, so that nobody ever tells a new controller its members."""
+    """A shard that has lost its majority has no leader that could tell a new controller its members."""
     cluster = ModelledCluster([None] * 5)
     cluster.add(1, 2, 3)
     cluster.add(3)

@@ -14,7 +14,7 @@ from tidemill.broker.controller.rebalance_host import RebalanceHost
 from tidemill.metadata.broker_states import BrokerChanged, SetDrain, SetPresence
 from tidemill.metadata.controller import Command
 from tidemill.metadata.image import ClusterImage, Shard
-from tidemill.metadata.partition_reassignments import Voters, former_brokers, reassigning
+from tidemill.metadata.partition_reassignments import Voters, former_brokers, reassigning, untold_problem
 from tidemill.metadata.reassignments import Move, PlanMoves, PlannedMoves
 from tidemill.metadata.result import Problem
 from tidemill.metadata.unregistration import UnregisterBroker
@@ -224,6 +224,9 @@ class OperatorCommands:
         if shard is None or not shard.previous or not self._is_under_way(shard):
             why = f"no replica of shard {shard_id} is on its way; `tidemill cluster moves` lists those that are"
             return _answered(Answer(Problem(errors.NO_REASSIGNMENT_IN_PROGRESS, why)))
+        untold = untold_problem(shard, self._voters(shard_id))
+        if untold is not None:
+            return _answered(Answer(untold))
         former = former_brokers(self._image(), shard)
         if isinstance(former, Problem):
             return _answered(Answer(former))

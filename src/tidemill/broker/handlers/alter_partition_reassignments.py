@@ -12,21 +12,51 @@ v1  allow_replication_factor_change (KIP-860)
 from collections.abc import Mapping
 from typing import Final
 
+from tidemill.broker.broker import Broker
 from tidemill.broker.request.request_context import RequestContext
+from tidemill.broker.request.told_voters import when_told
 from tidemill.metadata.feature_levels import ELASTIC_CLUSTER
+from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.partition_reassignments import Partition, Reassignments, reassignments
 from tidemill.metadata.reassignments import PlanMoves, PlannedMoves
 from tidemill.metadata.result import Problem
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
+from tidemill.model.shard import ShardId
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.messages.alter_partition_reassignments import Request, Response
 
 SINCE_LEVEL: Final = ELASTIC_CLUSTER
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
+def handle(request: Request, context: RequestContext) -> Pending[Response]:
     broker = context.broker
+    pending: Pending[Response] = Pending()
+
+    def told() -> None:
+        if not broker.controller.accepts_writes:
+            pending.complete(refused(request, errors.NOT_CONTROLLER))
+        else:
+            _plan(request, broker).then(pending.complete, pending.fail)
+
+    when_told(broker, _cancelled(request, broker.image), told, also_leaderless=True)
+    return pending
+
+
+def _cancelled(request: Request, image: ClusterImage) -> set[ShardId]:
+    """Return the shards of the moves that are to be cancelled."""
+    topics = ((image.topic(it.name), it.partitions) for it in request.topics)
+    shard_ids = (
+        topic.shard_of(it.partition_index)
+        for topic, partitions in topics
+        if topic is not None
+        for it in partitions
+        if it.replicas is None
+    )
+    return {it for it in shard_ids if it is not None}
+
+
+def _plan(request: Request, broker: Broker) -> Pending[Response]:
     wanted = [
         (topic.name, it.partition_index, None if it.replicas is None else tuple(map(BrokerId, it.replicas)))
         for topic in request.topics
@@ -38,9 +68,10 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
         broker.reported_load.voters,
         may_change_factor=request.allow_replication_factor_change,
     )
-    if not decided.moves:
-        return _response(request, decided.problems)
     pending: Pending[Response] = Pending()
+    if not decided.moves:
+        pending.complete(_response(request, decided.problems))
+        return pending
 
     def planned(outcome: PlannedMoves | OutcomeUnknown) -> None:
         if outcome is OUTCOME_UNKNOWN:

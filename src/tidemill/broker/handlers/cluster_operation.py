@@ -10,6 +10,7 @@ from typing import Final, assert_never
 from tidemill.broker.controller.operator_commands import Answer
 from tidemill.broker.request.awaited_transfer import awaited_transfer
 from tidemill.broker.request.request_context import RequestContext
+from tidemill.broker.request.told_voters import when_told
 from tidemill.metadata.feature_levels import ELASTIC_CLUSTER
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
@@ -58,13 +59,23 @@ def _begin(operation: Operation, request: Request, context: RequestContext) -> P
         case Operation.MOVE:
             return commands.move(shard_id, brokers)
         case Operation.CANCEL:
-            return commands.cancel(shard_id)
+            return _cancelled(context, shard_id)
         case Operation.TRANSFER:
             return awaited_transfer(context.broker, shard_id, broker_id)
         case Operation.REMOVE:
             return commands.remove(broker_id)
         case _:
             assert_never(operation)
+
+
+def _cancelled(context: RequestContext, shard_id: ShardId) -> Pending[Answer]:
+    broker, pending = context.broker, Pending[Answer]()
+
+    def told() -> None:
+        broker.operator_commands.cancel(shard_id).then(pending.complete, pending.fail)
+
+    when_told(broker, [shard_id], told, also_leaderless=True)
+    return pending
 
 
 def _response(answer: Answer) -> Response:

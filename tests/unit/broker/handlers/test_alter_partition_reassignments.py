@@ -6,11 +6,13 @@ from unittest.mock import patch
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld, Node
-from tidemill.broker.handlers.list_partition_reassignments import REPORTS_MS
 from tidemill.broker.load.load_reporter import LoadReporter
+from tidemill.broker.request.told_voters import REPORTS_MS
 from tidemill.model import errors
 from tidemill.model.broker_id import broker_ids
 from tidemill.model.shard import METADATA_SHARD
+from tidemill.peer import cluster_operation
+from tidemill.peer.cluster_operation import Operation
 from tidemill.wire.messages import create_partitions, list_partition_reassignments
 from tidemill.wire.messages.alter_partition_reassignments import API, Request
 
@@ -54,6 +56,17 @@ def listed(node: Node, topics: list[tuple[str, list[int]]] | None = None) -> dic
 def codes(answer: Any) -> dict[int, int]:
     assert errors.NONE == answer.error_code
     return {it.partition_index: it.error_code for topic in answer.responses for it in topic.partitions}
+
+
+def all_codes(answer: Any) -> set[int]:
+    """Return the errors in an answer: those of the partitions for Kafka's request, that of the whole for ours."""
+    of_partitions = {it.error_code for topic in getattr(answer, "responses", ()) for it in topic.partitions}
+    return {*of_partitions, answer.error_code} - {errors.NONE}
+
+
+def planned(world: ClusterWorld, topic: str) -> list[int]:
+    image = world.controller.broker.image
+    return sorted(broker_ids(image.shards[image.topics[topic].shard_ids[0]].replicas))
 
 
 def voters(world: ClusterWorld, topic: str) -> list[int]:
@@ -160,6 +173,34 @@ def test_a_new_controller_waits_for_reports_for_some_seconds_only(world: Cluster
 
     assert ({}, {("t", 0), ("t", 1)}) == (other, found.keys())
     assert other_ms - began_ms < 1_000 < REPORTS_MS <= world.clock.now_ms - other_ms < REPORTS_MS + 1_000
+
+
+CANCELS = [assigning({0: None, 1: None}), cluster_operation.Request(operation=Operation.CANCEL, shard_id=1)]
+
+
+@pytest.mark.parametrize("request_", CANCELS)
+def test_a_new_controller_does_not_take_a_move_back_that_has_ended(world: ClusterWorld, request_: Any) -> None:
+    """Nothing is under way that could be cancelled: the way back would be a move without a reason."""
+    asked(world.controller, assigning({0: [1, 3], 1: [1, 3]}))
+    world.until(lambda: [1, 3] == voters(world, "t"), "the replicas have moved")
+    to = next_controller(world)
+
+    answer = asked(to, request_, 0)
+
+    assert {errors.NO_REASSIGNMENT_IN_PROGRESS} == all_codes(answer)
+    assert [1, 3] == planned(world, "t")
+
+
+@pytest.mark.parametrize("request_", CANCELS)
+def test_nothing_is_cancelled_while_it_is_not_known_whether_it_has_ended(world: ClusterWorld, request_: Any) -> None:
+    asked(world.controller, assigning({0: [1, 3], 1: [1, 3]}))
+    world.until(lambda: [1, 3] == voters(world, "t"), "the replicas have moved")
+    with patch.object(LoadReporter, "_send"):
+        to = next_controller(world)
+        answer = asked(to, request_, 0)
+
+    assert {errors.REQUEST_TIMED_OUT} == all_codes(answer)
+    assert [1, 3] == planned(world, "t")
 
 
 def test_each_partition_has_its_own_error(world: ClusterWorld) -> None:

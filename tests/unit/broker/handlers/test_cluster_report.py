@@ -60,7 +60,7 @@ def test_a_new_controller_reports_how_many_replicas_it_knows_nothing_of() -> Non
 
 @pytest.mark.parametrize("request_", [Request(), cluster_operation.Request(operation=Operation.MAY_STOP, broker_id=1)])
 def test_an_older_controller_is_named_and_not_asked(request_: Any) -> None:
-    """To try again does not help, and whoever upgrades brokers one by one looks at them meanwhile."""
+    """To try again does not help, and an operator who upgrades brokers one by one looks at them meanwhile."""
     world = ClusterWorld(newest_level=1)
     old = world.controller
     for number in {1, 2, 3} - {old.number}:
