@@ -95,11 +95,13 @@ def replicas_left(cluster: ClusterHttp, broker_id: int) -> str | None:
     """Return what a broker still carries, planned or in force."""
     found = cluster.get("/v1/moves")
     leaving = [row for row in found["moves"] if broker_id in row["voters"] and broker_id not in row["replicas"]]
-    row = _broker(cluster, broker_id)
+    report = cluster.get("/v1/rebalance")
+    row = next((row for row in report["brokers"] if row["broker_id"] == broker_id), None)
     if row is None or not (row["replicas"] or leaving):
         return untold_text(found)
     to_copy = size_text(sum(it["remaining"] for it in leaving))
-    return f"{counted(row['replicas'] + len(leaving), 'shard')} left, {len(leaving)} under way, {to_copy} to copy"
+    off = f"; re-placement is off: {report['why']}" if report["status"] == "off" else ""
+    return f"{counted(row['replicas'] + len(leaving), 'shard')} left, {len(leaving)} under way, {to_copy} to copy{off}"
 
 
 def move_left(cluster: ClusterHttp, shard_id: int) -> str | None:

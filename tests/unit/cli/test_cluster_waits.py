@@ -121,13 +121,17 @@ def test_a_drain_of_leaders_does_not_wait_for_a_shard_that_no_other_broker_has()
 def test_a_drain_ends_when_nothing_is_planned_there_and_nothing_is_still_a_voter() -> None:
     broker = {"broker_id": 3, "replicas": 0}
     move = {"voters": [1, 2, 3], "replicas": [1, 2, 4], "remaining": 2_048}
-    answers = Answers(rebalance={"brokers": [broker]}, moves={"moves": [move], "untold": 0})
+    answers = Answers(
+        rebalance={"brokers": [broker], "status": "working", "why": None}, moves={"moves": [move], "untold": 0}
+    )
 
     assert "1 shard left, 1 under way, 2.00 KiB to copy" == replicas_left(answers, 3)  # type: ignore[arg-type]
     answers.answers["moves"] = {"moves": [move | {"voters": [1, 2, 4]}], "untold": 0}
     assert replicas_left(answers, 3) is None  # type: ignore[arg-type]
     broker["replicas"] = 2
     assert "2 shards left" in (replicas_left(answers, 3) or "")  # type: ignore[arg-type]
+    answers.answers["rebalance"] |= {"status": "off", "why": "it was switched off"}
+    assert (replicas_left(answers, 3) or "").endswith("; re-placement is off: it was switched off")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ class OperatorCommands:
                 pending.complete(LOST)
                 return
             findings = tuple(Finding(it.obstacle.value, it.sentence, shard_id=it.shard_id) for it in found)
+            findings += self._switched_off()
             obstacles = [it for it in found if it.obstacle is not Obstacle.RACK]
             if is_repeated:
                 findings += (Finding(ALREADY, self._progress(broker_id), broker_id=broker_id),)
@@ -135,6 +136,12 @@ class OperatorCommands:
         checking = self._host.compute(check)
         checking.then(checked, pending.fail)
         return pending
+
+    def _switched_off(self) -> tuple[Finding, ...]:
+        """Return what an operator must know who has switched re-placement off: a drain does not override that."""
+        if self._host.policy.is_enabled:
+            return ()
+        return (Finding("off", "nothing moves as long as tidemill.rebalance.enable is false"),)
 
     def _progress(self, broker_id: BrokerId) -> str:
         """Return how far the drain of a broker has come."""
@@ -191,9 +198,12 @@ class OperatorCommands:
         if not chosen:
             why = "no broker is SILENT; a broker is when no live broker has heard it for tidemill.broker.silent.ms"
             return _answered(Answer(Problem(errors.INVALID_REQUEST, why)))
-        findings = tuple(
-            Finding("replaced", f"the replicas of broker {it} are placed on other brokers", broker_id=it)
-            for it in chosen
+        findings = (
+            tuple(
+                Finding("replaced", f"the replicas of broker {it} are placed on other brokers", broker_id=it)
+                for it in chosen
+            )
+            + self._switched_off()
         )
         if is_trial:
             return _answered(Answer(findings=findings))

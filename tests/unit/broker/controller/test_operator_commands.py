@@ -47,6 +47,18 @@ def test_a_drained_broker_is_emptied() -> None:
     assert Drain.NONE is world.drain(3)
 
 
+def test_a_drain_that_moves_nothing_says_so() -> None:
+    """While re-placement is switched off, an operator would wait for ever."""
+    world = flights(static={"tidemill.rebalance.enable": "false"})
+
+    trial = world.command(Operation.DRAIN_ALL, 3, is_trial=True)
+    done = world.command(Operation.DRAIN_ALL, 3)
+
+    assert [["off"], ["off"]] == [[it.kind for it in answer.findings] for answer in (trial, done)]
+    assert "tidemill.rebalance.enable is false" in done.findings[0].sentence
+    assert Drain.ALL is world.drain(3)
+
+
 def test_a_new_controller_takes_commands_at_once() -> None:
     """
     In a rolling restart, the next command may follow a change of the controller directly.  If it were refused until the
