@@ -43,9 +43,10 @@ def restart(
     addresses = resolve_http(http)
     with http_errors(addresses):
         cluster = ClusterHttp(addresses)
-        brokers: list[Row] = cluster.get("/v1/rebalance")["brokers"]
+        report = cluster.get("/v1/rebalance")
+        brokers: list[Row] = report["brokers"]
         controller: int | None = cluster.get("/v1/cluster")["controller"]
-    if why := refusal(brokers, controller):
+    if why := refusal(brokers, controller, is_stalled=report["status"] == "stalled"):
         raise Failed(f"no restart now: {why}")
     steps = steps_of(brokers, controller, http)
     with pipe_may_close():
@@ -58,17 +59,18 @@ def restart(
                 print(command)
 
 
-def refusal(brokers: list[Row], controller: int | None) -> str | None:
+def refusal(brokers: list[Row], controller: int | None, *, is_stalled: bool = False) -> str | None:
     """
     Return why no broker should restart now: one that is down already would make two, and without a controller no step
-    can be taken, nor the controller be the last one.
+    can be taken, nor the controller be the last one.  If re-placement `is_stalled`, no silent broker becomes gone by
+    itself.
     """
     if controller is None:
         return "the broker that was asked knows no controller; try again in a second"
     for row in brokers:
         number = row["broker_id"]
         if not row["is_live"]:
-            return f"broker {number} is down; {_way_out(row)}"
+            return f"broker {number} is down; {_way_out(row, is_stalled=is_stalled)}"
         if row["drain"] == "none" and row["is_ready"] and 0 < row["not_in_sync"] == row["untold"]:
             return (
                 f"the controller does not know yet whether broker {number} is in sync: it is new, or shards have no "
@@ -79,7 +81,7 @@ def refusal(brokers: list[Row], controller: int | None) -> str | None:
     return None
 
 
-def _way_out(row: Row) -> str:
+def _way_out(row: Row, *, is_stalled: bool) -> str:
     """Return what an operator can do about a broker that is down: it is removed only when it carries nothing."""
     number, remove = row["broker_id"], f"`tidemill cluster remove {row['broker_id']}`"
     if not row["replicas"]:
@@ -88,10 +90,8 @@ def _way_out(row: Row) -> str:
     if row["presence"] == "gone":
         return f"bring it back, or {moving}"
     silent = "when it is silent, " if row["presence"] == "active" else ""
-    return (
-        f"bring it back, or if it is lost for good, {silent}run `tidemill cluster replace {number}`, or wait until the "
-        f"cluster does so; {moving}"
-    )
+    wait = "" if is_stalled else ", or wait until the cluster does so"
+    return f"bring it back, or if it is lost for good, {silent}run `tidemill cluster replace {number}`{wait}; {moving}"
 
 
 def steps_of(brokers: list[Row], controller: int | None, http: str | None) -> list[Row]:

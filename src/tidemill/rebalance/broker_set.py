@@ -47,6 +47,10 @@ class BrokerSet:
         broker = self.targets.get(replica.broker_id)
         return broker is not None and broker.key == replica
 
+    def drained_on_paper(self, broker_id: BrokerId) -> None:
+        """Note that a broker is not drained yet, so that no advice is given to undrain it."""
+        self._kept_out = [it for it in self._kept_out if it != broker_id]
+
     def kept_out(self, replicas: Iterable[ReplicaKey]) -> list[BrokerId]:
         """Return the brokers that take no replica beside `replicas` only because they are drained, in any way."""
         taken = {replica.broker_id for replica in replicas}

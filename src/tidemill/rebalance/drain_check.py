@@ -48,6 +48,8 @@ def check_drain(
     drained = replace(view.brokers[broker_id], drain=Drain.ALL)
     after = replace(view, brokers={**view.brokers, broker_id: drained})
     brokers = BrokerSet(image, after)
+    if view.brokers[broker_id].drain is Drain.NONE:
+        brokers.drained_on_paper(broker_id)
     others = [it for it in brokers.drained if it != broker_id and brokers.known[it].presence is not Presence.GONE]
     yield
     draft = yield from begin_draft(image, after, policy, now_ms, index, brokers)

@@ -84,3 +84,11 @@ def test_a_drained_broker_need_not_lead() -> None:
 def test_there_is_no_plan_without_a_controller() -> None:
     """The brokers would be in the order of their ids, and the next controller anywhere among them."""
     assert "knows no controller; try again" in (refusal([row(1), row(2)], None) or "")
+
+
+@pytest.mark.parametrize("is_stalled", [False, True])
+def test_nothing_is_waited_for_that_will_not_happen(is_stalled: bool) -> None:
+    """While so many brokers are silent that an operator has to decide, none becomes gone by itself."""
+    why = refusal([row(1), row(2, is_live=False, presence="silent", replicas=4)], 1, is_stalled=is_stalled) or ""
+
+    assert ("or wait until the cluster does so" in why) is not is_stalled

@@ -88,6 +88,19 @@ def test_a_drain_must_not_keep_another_one_from_its_end() -> None:
     assert "its 3 replicas need as many brokers, and 2 brokers can take replicas" in place.sentence
 
 
+def test_no_advice_is_given_to_undrain_the_broker_that_is_not_drained_yet() -> None:
+    """The check drains it on paper only."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2, 3)
+    cluster.add(2, 3, 4)
+    cluster.set(4, drain=Drain.ALL)
+
+    found = checked(cluster, 3)
+
+    assert found
+    assert not any("broker 3 is drained" in it.sentence or "brokers 3, 4 are" in it.sentence for it in found)
+
+
 def test_a_drain_that_is_stuck_anyway_is_no_reason_to_refuse_another_one() -> None:
     """The other drain was forced, and broker 4 carries nothing that needs a place."""
     cluster = ModelledCluster([None] * 3 + ["d"])
