@@ -22,7 +22,7 @@ from tidemill.storage.disk import Buffer
 from tidemill.storage.journal.queued_rows import QueuedRows
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.machine.machine_sections import encode_sections
-from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.storage.partition.partition_log import OffsetGone, PartitionLog
 from tidemill.storage.partition.partition_state import encode_partitions
 from tidemill.storage.partition.segment import SegmentDamaged
 
@@ -83,6 +83,7 @@ class CatchUp:
         self._send = send
         self._jobs = jobs
         self._pacing = pacing
+        self._pulls: dict[ReplicaKey, SnapshotPull] = {}  # the newest pull of each member that installs
         self._held: dict[ReplicaKey, SnapshotPull] = {}  # the newest pull of each learner that has to wait
         self._snapshot: Snapshot | None = None
         self._reading: set[ReplicaKey] = set()  # members for which a job is reading a chunk; at most one job each
@@ -140,6 +141,7 @@ class CatchUp:
         if snapshot is None or pull.index != snapshot.index:
             self.offer(member)
             return
+        self._pulls[member] = pull
         end_offset = snapshot.end_offsets.get(pull.partition)
         if end_offset is None or member in self._reading:
             return
@@ -189,6 +191,22 @@ class CatchUp:
 
         self._jobs.submit(read, done, failed)
 
+    def missing_bytes(self, member: ReplicaKey) -> int | None:
+        """
+        Return about how many bytes of the shard a member that installs lacks, including those after the snapshot; None
+        before its first pull.  It pulls one partition after the other, in their order, each from its own end on.
+        """
+        pull = self._pulls.get(member)
+        if pull is None or pull.term != self._replica.term:
+            return None
+        missing = 0
+        for number, log in self._log.partitions.items():
+            if number > pull.partition:
+                missing += log.size_bytes
+            elif number == pull.partition:
+                missing += _bytes_from(log, pull.offset)
+        return missing
+
     def answer_held(self, member: ReplicaKey) -> None:
         """Answer the pull of `member` that had to wait, if there is one."""
         pull = self._held.pop(member, None)
@@ -215,9 +233,23 @@ class CatchUp:
         """
         for member in self._held:
             self._replica.is_pulling(member)
-        if self._snapshot is not None:
-            members = self._replica.status().members.values()
-            if not any(member.is_installing for member in members):
+        if self._snapshot is not None or self._pulls:
+            members = self._replica.status().members
+            installing = {key for key, member in members.items() if member.is_installing}
+            self._pulls = {key: pull for key, pull in self._pulls.items() if key in installing}
+            if not installing:
                 self._snapshot = None
         is_stuck, self._is_stuck = self._is_stuck, False
         return is_stuck
+
+
+def _bytes_from(log: PartitionLog, offset: int) -> int:
+    """Return about how many bytes of a partition lie at `offset` or behind; within a segment, batches count as even."""
+    missing, end = 0, log.end_offset
+    for segment in reversed(log.segments):
+        if end <= offset:
+            break
+        start = max(offset, segment.base_offset)
+        missing += segment.size * (end - start) // max(1, end - segment.base_offset)
+        end = segment.base_offset
+    return missing

@@ -418,6 +418,10 @@ class Shard:
             self._install.received(chunk)
         self.wake()
 
+    def missing_bytes(self, member: ReplicaKey) -> int | None:
+        """Return about how many bytes a member lacks that installs a snapshot; None before its first pull."""
+        return self._catch_up.missing_bytes(member)
+
     def _send_on(self, learner: ReplicaKey) -> None:
         """Send what `learner` has waited for."""
         if not self._is_stopped:

@@ -53,6 +53,31 @@ def test_a_learner_that_lags_behind_the_rows_installs_a_snapshot_and_follows(lea
     assert Stage.IDLE is learner.shard._install.stage
 
 
+def test_the_leader_knows_how_much_an_installing_member_lacks(leader: Side) -> None:
+    """
+    The size of what was not pulled yet falls from all to nothing, chunk by chunk; it is an estimate within a segment.
+    """
+    learner = Side(LEARNER)
+    size = sum(partition.log.size_bytes for partition in leader.shard.partitions.values())
+    told: list[int] = []
+    leader.tick()
+    with patch.object(catch_up, "CHUNK_BYTES", 1):
+        for _ in range(60):
+            for side, other in ((leader, learner), (learner, leader)):
+                while side.out:
+                    other.shard.receive(side.me, decode(memoryview(side.out.popleft())))
+                    other.resume()
+                    missing = leader.shard.missing_bytes(LEARNER)
+                    if missing is not None and told[-1:] != [missing]:
+                        told.append(missing)
+            leader.tick()
+            learner.tick()
+
+    assert told[0] == size and told == sorted(told, reverse=True)
+    assert len(told) == 20 and 0 < told[-1] < size // 10
+    assert leader.shard.missing_bytes(LEARNER) is None  # it follows
+
+
 def test_an_installed_snapshot_survives_a_power_loss(leader: Side) -> None:
     """
     The records and the high watermark are durable once the install has ended.

@@ -88,15 +88,18 @@ class ShardMeter:
 
     def _behind(self, learners: tuple[ReplicaKey, ...], size: int) -> list[int]:
         members = self.shard.replica.status().members
-        return [self._bytes_behind(members.get(learner), size) for learner in learners]
+        return [self._bytes_behind(learner, members.get(learner), size) for learner in learners]
 
-    def _bytes_behind(self, member: MemberStatus | None, size: int) -> int:
+    def _bytes_behind(self, learner: ReplicaKey, member: MemberStatus | None, size: int) -> int:
         """
-        Return how many bytes a member lacks: the entries after those that it has told, or everything if it needs a
-        snapshot, although an install copies only what the member does not have.
+        Return how many bytes a member lacks: the entries after those that it has told, or what it has not pulled yet of
+        a snapshot; everything if it needs one and has not begun.
         """
         log = self.shard.log
-        if member is None or member.is_installing or member.is_damaged or member.match_index + 1 < log.first_index:
+        if member is not None and member.is_installing:
+            missing = self.shard.missing_bytes(learner)
+            return size if missing is None else min(missing, size)
+        if member is None or member.is_damaged or member.match_index + 1 < log.first_index:
             return size
         missing = log.last_index - member.match_index
         if missing <= 0:

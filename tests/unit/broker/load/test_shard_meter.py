@@ -119,10 +119,12 @@ class Lagging:
         partition = SimpleNamespace(
             cost=0, log=SimpleNamespace(appended_bytes=0, segments=[SimpleNamespace(size=size)])
         )
+        self.pulled: int | None = None  # bytes that a member lacks that installs
         shard: Any = SimpleNamespace(
             shard_id=5,
             replica=replica,
             partitions={0: partition},
+            missing_bytes=lambda _: self.pulled,
             log=SimpleNamespace(first_index=first_index, last_index=last_index, entries=entries),
         )
         self.meter = ShardMeter(shard, 0)
@@ -149,6 +151,19 @@ class Lagging:
 def test_a_learner_lacks_the_entries_after_its_own_or_all(member: MemberStatus | None, behind: int) -> None:
     """What is in memory is added up; a learner that needs a snapshot may need everything."""
     assert behind == Lagging(101, 110, 5_000).behind(member)
+
+
+def test_a_learner_that_installs_lacks_what_it_has_not_pulled_yet() -> None:
+    """
+    Otherwise a copy makes no progress that can be seen, a disk counts its bytes twice, and the copy is given up shortly
+    before its end when the former replica is back.
+    """
+    lagging = Lagging(101, 110, 5_000)
+    lagging.pulled = 1_200
+
+    assert 1_200 == lagging.behind(learner_of(0, installs=True))
+    lagging.pulled = 6_000  # an estimate
+    assert 5_000 == lagging.behind(learner_of(0, installs=True))
 
 
 def test_a_shard_with_a_learner_does_not_rest() -> None:
