@@ -24,6 +24,7 @@ from tidemill.timer.waiting_set import WaitingView
 
 SPARE_BYTES: Final = 64 << 20  # beyond twice the bytes that wait, before records are moved
 BATCH_BYTES_MAX: Final = 1 << 20
+SCANNED_MAX: Final = 20_000  # records that a job looks at, in a few tens of ms: it keeps the interpreter from others
 TIMESTAMP_DELTA_MAX: Final = (1 << 63) - 1  # that a batch can say, between two records
 SHARE_MAX: Final = 0.5  # of the records of a log that wait, for it to be drained
 SOON_MS: Final = 60_000  # what is due within this time leaves by itself
@@ -140,16 +141,18 @@ def _long_waiting(
     log: PartitionLog, first: int, end: int, view: WaitingView, later_than: int, *, is_kept: bool, bytes_max: int
 ) -> tuple[list[Waiting], int]:
     """
-    Return records from `first` on that are due later, as many as a batch of at most `bytes_max` bytes has, at least
-    one, and the offset at which to go on.  Waits for the disk.
+    Return records from `first` on that are due later, as many as a batch of at most `bytes_max` bytes has, but those of
+    the next SCANNED_MAX records only, and the offset at which to go on.  Waits for the disk.
     """
     found: list[Waiting] = []
-    size = HEADER_BYTES
+    size, scanned_end = HEADER_BYTES, first + SCANNED_MAX
     for _, batch in positioned_batches(log, first, end):
         header = read_header(batch)
         for offset, (record, (start, stop)) in enumerate(records_of(batch, header), header.base_offset):
             if offset < first:
                 continue
+            if offset >= scanned_end:
+                return found, offset
             arrival = arrival_of_kept(record) if is_kept else offset
             due = view.due_ms(arrival, deliver_at(record, header.max_timestamp))
             if offset < end and view.waits(arrival) and due > later_than:

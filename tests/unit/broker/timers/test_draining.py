@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from errno import EIO
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,27 @@ def test_the_log_of_arrivals_becomes_small(world: BrokerWorld) -> None:
     assert 0 < kept_end(world) <= 20
     assert arrivals(world).log.log_start >= 70
     assert arrivals(world).log.size_bytes < 7_000
+
+
+def test_a_job_looks_at_few_records(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """
+    A job that looked at a whole segment would keep the interpreter from the event loop for seconds.
+    """
+    looked_at: list[int] = []
+    look = draining._long_waiting
+
+    def counted(log: Any, first: int, *rest: Any, **more: Any) -> Any:
+        found, end = look(log, first, *rest, **more)
+        looked_at.append(end - first)
+        return found, end
+
+    monkeypatch.setattr(draining, "_long_waiting", counted)
+    monkeypatch.setattr(draining, "SCANNED_MAX", 7)
+
+    world = request.getfixturevalue("world")
+
+    assert 7 == max(looked_at)
+    assert arrivals(world).log.log_start >= 70
 
 
 def test_moved_bytes_are_counted(world: BrokerWorld) -> None:
