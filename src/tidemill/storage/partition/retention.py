@@ -28,6 +28,8 @@ class SegmentAge(NamedTuple):
 def segment_ages(log: PartitionLog) -> list[SegmentAge]:
     """Return the properties of every segment that is not empty, oldest first."""
     segments = log.segments
+    if not segments:
+        return []  # an entry that had begun the log may have been truncated since the check of all partitions began
     ends = [*(segment.base_offset for segment in segments[1:]), log.end_offset]
     return [
         SegmentAge(end, segment.size, segment.max_timestamp)

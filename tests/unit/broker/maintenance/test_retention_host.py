@@ -2,6 +2,7 @@
 
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
 from tidemill.storage import paths
+from tidemill.storage.partition.retention import segment_ages
 
 INTERVAL_MS = 300_000
 SUMMER_OF_2013_MS = 1_372_000_000_000
@@ -109,6 +110,21 @@ def test_a_changed_setting_is_obeyed_at_the_next_check() -> None:
         starts.append(world.partition("flights").log_start)
 
     assert [0, 1, 1] == starts
+
+
+def test_a_log_without_segments_has_nothing_that_expires() -> None:
+    """
+    Its only segment may go while a check of all partitions waits for the newest metadata (simulated seed 4000).
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    world.produce("flights", b"old", timestamp_ms=1)
+    listed = world.partition("flights").log
+    assert 1 == len(segment_ages(listed))
+
+    listed.segments.clear()
+
+    assert [] == segment_ages(listed)
 
 
 def test_internal_topics_never_expire() -> None:
