@@ -69,12 +69,12 @@ def test_a_job_looks_at_few_records(monkeypatch: pytest.MonkeyPatch, request: py
     """
     A job that looked at a whole segment would keep the interpreter from the event loop for seconds.
     """
-    looked_at: list[int] = []
-    look = draining._long_waiting
+    scanned: list[int] = []
+    long_waiting_records = draining._long_waiting
 
     def counted(log: Any, first: int, *rest: Any, **more: Any) -> Any:
-        found, end = look(log, first, *rest, **more)
-        looked_at.append(end - first)
+        found, end = long_waiting_records(log, first, *rest, **more)
+        scanned.append(end - first)
         return found, end
 
     monkeypatch.setattr(draining, "_long_waiting", counted)
@@ -82,7 +82,7 @@ def test_a_job_looks_at_few_records(monkeypatch: pytest.MonkeyPatch, request: py
 
     world = request.getfixturevalue("world")
 
-    assert 7 == max(looked_at)
+    assert 7 == max(scanned)
     assert arrivals(world).log.log_start >= 70
 
 
