@@ -71,7 +71,8 @@ class OperatorCommands:
     ) -> Pending[Answer]:
         """
         Drain a broker of its leaders or of all that it has, or end its drain.  A drain of all is refused if a shard
-        has no place elsewhere, unless it is forced, or recorded already.  In a trial, it is only checked.
+        has no place elsewhere, unless it is forced, or recorded already; and it takes the leaders along, so a drain of
+        these changes nothing meanwhile.  In a trial, it is only checked.
 
         Drains take turns, each until it is committed: two of them that were checked at the same time would both count
         on the other one's broker.
@@ -104,7 +105,11 @@ class OperatorCommands:
         if problem is not None:
             return _answered(Answer(problem))
         command = SetDrain(broker_id=broker_id, drain=drain)
-        is_repeated = self._image().brokers[broker_id].drain is drain
+        recorded = self._image().brokers[broker_id].drain
+        is_repeated = recorded is drain
+        if drain is Drain.LEADERS and recorded is Drain.ALL:
+            why = f"broker {broker_id} is being drained of all that it has, and so of its leaders already"
+            return _answered(Answer(findings=(Finding(ALREADY, why, broker_id=broker_id),)))
         if drain is not Drain.ALL:
             of = "is not drained" if drain is Drain.NONE else "is drained of its leaders already"
             repeated = (Finding(ALREADY, f"broker {broker_id} {of}", broker_id=broker_id),) if is_repeated else ()

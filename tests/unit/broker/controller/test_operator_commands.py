@@ -168,6 +168,19 @@ def test_a_repeated_drain_says_how_far_it_is() -> None:
     ] == [it.findings[-1].sentence for it in answers]
 
 
+def test_a_drain_of_leaders_does_not_end_a_drain_of_all() -> None:
+    """
+    The steps of a restart drain the leaders of each broker, and one of them may be on its way out of the cluster.
+    """
+    world = flights()
+    world.command(Operation.DRAIN_ALL, 4)
+
+    answer = world.command(Operation.DRAIN_LEADERS, 4)
+
+    assert "broker 4 is being drained of all that it has, and so of its leaders already" == answer.findings[-1].sentence
+    assert Drain.ALL is world.controller.broker.image.brokers[world[4].broker.broker_id].drain
+
+
 def test_a_broker_can_leave_a_cluster_of_five() -> None:
     """
     The metadata has five replicas there.  One of them is given up: no user has asked for five.
