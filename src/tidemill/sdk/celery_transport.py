@@ -12,7 +12,7 @@ consumed ─▶ receive ─▶ delivered ─▶ ack, or reject
 import json
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from queue import Empty
 from typing import Any, Final
@@ -29,6 +29,10 @@ GROUP: Final = "celery"
 RECEIVED_MAX: Final = 100  # messages of a queue that are received at once
 ACK_S_MAX: Final = 10.0  # how long the end of a connection waits for acknowledgements
 EXCHANGE: Final = ".exchange"  # the end of the name of an exchange's topic
+NO_REPLIES: Final = (
+    "Tidemill has no queues for replies, which the result backend rpc:// needs: choose another result backend, such as "
+    "file://DIRECTORY, redis://HOST or db+sqlite:///FILE"
+)
 log = logging.getLogger("tidemill.celery")
 
 
@@ -36,6 +40,15 @@ def http_address(url: SplitResult) -> str:
     """Return the scheme, host and port of a URL, without its user and password."""
     host = url.netloc.rpartition("@")[2]  # with the brackets of an address of IPv6
     return f"{url.scheme}://{host if url.port else f'{host}:{DEFAULT_PORT}'}"
+
+
+def is_reply(message: Mapping[str, Any]) -> bool:
+    """
+    Return whether a message answers another one, as a result of the backend rpc:// does: it has the id of that one, and
+    nothing says where its own answer is to go.  A task always says so, or has its name in a header.
+    """
+    properties, headers = message.get("properties") or {}, message.get("headers") or {}
+    return bool(properties.get("correlation_id")) and not properties.get("reply_to") and "task" not in headers
 
 
 class QoS(virtual.QoS):
@@ -94,7 +107,9 @@ class Channel(virtual.Channel):
         if queue.endswith(EXCHANGE):
             self._put_fanout(queue.removesuffix(EXCHANGE), message, "")
         else:
-            self.link.declare(queue)
+            if is_reply(message):
+                raise NotImplementedError(f"the message to queue {queue} is a reply. {NO_REPLIES}")
+            self._declare(queue)
             self.link.send_task(queue, message)
 
     def _put_fanout(self, exchange: str, message: Any, routing_key: str, **_: Any) -> None:
@@ -108,7 +123,14 @@ class Channel(virtual.Channel):
         if auto_delete:
             self._positions.setdefault(queue, {})
         else:
-            self.link.declare(queue)
+            self._declare(queue)
+
+    def _declare(self, queue: str) -> None:
+        """Create the topic of a task queue.  Raise NotImplementedError if the tasks are to be answered to a queue."""
+        for name, topics in self._positions.items():
+            if not topics:
+                raise NotImplementedError(f"queue {name} is bound to no exchange. {NO_REPLIES}")
+        self.link.declare(queue)
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: Any, queue: str) -> None:
         positions = self._positions.get(queue)
@@ -159,10 +181,7 @@ class Channel(virtual.Channel):
         """Begin to receive from a queue, unless it has begun already."""
         if queue in self._positions:
             if not self._positions[queue]:
-                raise NotImplementedError(
-                    f"queue {queue} is deleted automatically, and bound to no exchange, as those of the result backend "
-                    "rpc:// are: Tidemill has no such queues; choose another result backend"
-                )
+                raise NotImplementedError(f"queue {queue} is bound to no exchange. {NO_REPLIES}")
             for topic, offset in self._positions[queue].items():
                 if (queue, topic) not in self._receiving:
                     self._receiving[queue, topic] = self.link.read(topic, offset)

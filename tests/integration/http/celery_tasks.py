@@ -11,7 +11,7 @@ from celery import Celery
 import tidemill.celery  # noqa: F401  (registers the transport)
 
 OPTIONS: dict[str, Any] = json.loads(os.environ.get("OPTIONS", "{}"))
-app = Celery("tasks", broker=os.environ["BROKER"], backend=f"file://{os.environ['RESULTS']}")
+app = Celery("tasks", broker=os.environ["BROKER"], backend=os.environ["BACKEND"])
 app.conf.update(
     broker_transport_options={"visibility_timeout": 2, "group": os.environ["GROUP"], "partitions": 2, **OPTIONS},
     task_acks_late=True,

@@ -35,7 +35,7 @@ class Application:
         self.broker = broker
         self.settings = {
             "BROKER": f"tidemill+http://{broker.address}",
-            "RESULTS": str(directory / "results"),
+            "BACKEND": f"file://{directory / 'results'}",
             "QUEUE": self.queue,
             "GROUP": self.group,
         }
@@ -152,6 +152,30 @@ def _sent_with_worker(application: Application, tasks: ModuleType, cluster: Clus
             mill.send("celery.pidbox.exchange", "no command")
         assert {"one@test": {"ok": "pong"}} == tasks.app.control.inspect(["one@test"], timeout=20).ping()
     return found
+
+
+def test_the_result_backend_rpc_is_refused_on_both_sides(application: Application) -> None:
+    """
+    The client is told before it sends a task, and the worker when it has a result.  No topic is created for replies.
+    """
+    files, application.settings["BACKEND"] = application.settings["BACKEND"], "rpc://"
+    tasks = application.load()
+    with pytest.raises(NotImplementedError, match="Tidemill has no queues for replies"):
+        tasks.add.delay(1, 2)
+    tasks.app.close()
+    assert 404 == application.broker.send("GET", f"/v1/topics/{application.queue}").status
+
+    application.settings["BACKEND"] = files
+    tasks = application.load()
+    tasks.add.delay(1, 2)
+    replies = tasks.app.thread_oid
+    tasks.app.close()
+    application.settings["BACKEND"] = "rpc://"
+    with application.worker("one"):
+        wait_for(lambda: "Tidemill has no queues for replies" in application.log(), "the worker has not refused")
+
+    assert replies in application.log()
+    assert 404 == application.broker.send("GET", f"/v1/topics/{replies}").status
 
 
 @pytest.fixture

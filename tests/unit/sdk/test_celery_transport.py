@@ -1,5 +1,7 @@
 """Celery's transport: the address of a broker in its URL, and what it cannot do."""
 
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,10 +22,69 @@ def test_the_address_has_a_port_and_no_password(url: str, expected: str) -> None
     assert expected == http_address(urlsplit(url))
 
 
-def test_a_queue_of_the_rpc_backend_is_refused() -> None:
-    """A client would wait for its result for ever."""
-    channel = object.__new__(Channel)
-    channel._positions = {"replies": {}}
+class LinkStub:
+    """Notes which topics are created and written to."""
 
+    def __init__(self) -> None:
+        self.declared: list[str] = []
+        self.sent: list[str] = []
+
+    def declare(self, queue: str) -> None:
+        self.declared.append(queue)
+
+    def send_task(self, queue: str, _: object) -> None:
+        self.sent.append(queue)
+
+
+def channel_with(link: LinkStub) -> Channel:
+    channel = object.__new__(Channel)
+    channel._positions = {}
+    channel.connection = SimpleNamespace(link=link)
+    return channel
+
+
+TASK = {"properties": {"correlation_id": "1", "reply_to": "replies"}, "headers": {"task": "add", "id": "1"}}
+RESULT = {"properties": {"correlation_id": "1"}, "headers": {}}
+
+
+def test_a_client_of_the_rpc_backend_is_refused() -> None:
+    """
+    It declares a queue for replies, bound to no exchange, before it sends a task.  It would wait for its result for
+    ever, and a worker would write it to a topic that no program reads.
+    """
+    link = LinkStub()
+    channel = channel_with(link)
+    channel._new_queue("replies", auto_delete=True)
+
+    for refused in (lambda: channel._new_queue("tasks"), lambda: channel._put("tasks", TASK)):
+        with pytest.raises(NotImplementedError, match=r"queue replies .*choose another result backend"):
+            refused()
     with pytest.raises(NotImplementedError, match="choose another result backend"):
         channel._begin("replies")
+    assert ([], []) == (link.declared, link.sent)
+
+
+def test_a_result_of_the_rpc_backend_is_refused() -> None:
+    link = LinkStub()
+    channel = channel_with(link)
+
+    with pytest.raises(NotImplementedError, match=r"queue replies is a reply.*choose another result backend"):
+        channel._put("replies", RESULT)
+    assert ([], []) == (link.declared, link.sent)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        TASK,
+        {"properties": {"correlation_id": "1", "reply_to": "replies"}},  # a task in version 1 of the protocol
+        {"properties": {"correlation_id": "1"}, "headers": {"task": "add"}},  # of another program
+        {"properties": {}, "headers": None},  # no task, but a message of a program that uses kombu
+    ],
+)
+def test_other_messages_are_no_results(message: dict[str, Any]) -> None:
+    link = LinkStub()
+
+    channel_with(link)._put("tasks", message)
+
+    assert (["tasks"], ["tasks"]) == (link.declared, link.sent)
