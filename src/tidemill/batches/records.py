@@ -1,6 +1,6 @@
 """Decodes the records of a batch into `Record` objects."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidemill.batches.batch import HEADER_BYTES, LENGTH_BYTES, BatchHeader, Buffer, MalformedBatch, read_header
@@ -8,8 +8,13 @@ from tidemill.batches.compression import DECOMPRESSED_BYTES_MAX, Codec, decompre
 from tidemill.batches.native import scan
 
 OFFSET_MAX: Final = (1 << 63) - 1
-TIMED_HEADERS_MAX: Final = 100_000
+PLACES_MAX: Final = 1_000  # that are in memory at a time
+NO_HEADER: Final = -2  # the length of a header's value that is not there
 Header = tuple[str, bytes | None]
+
+
+class TooManyHeaders(MalformedBatch):
+    """A record has more headers than may be decoded together."""
 
 
 class Record(NamedTuple):
@@ -31,6 +36,7 @@ def read_records(
     last: int = OFFSET_MAX,
     limit: int = OFFSET_MAX,
     headers_max: int = OFFSET_MAX,
+    headers_each: int = OFFSET_MAX,
 ) -> list[Record]:
     """
     Return the records of the batch at `position`.  The CRC is not checked.
@@ -38,11 +44,23 @@ def read_records(
     They are those with offsets from `first` to `last`, at most `limit`; others are not decoded, so that few records of
     a large batch are read fast.  `size_max` limits the number of decompressed bytes.  `headers_max` ends them before
     the record with which they have more headers together: two bytes of a batch can be a header, which takes a hundred
-    bytes of memory.  Raise MalformedBatch or CompressionError (both are ValueErrors) if the batch cannot be read, or if
-    the first record has more headers.
+    bytes of memory.  `headers_each` leaves out the further headers of each record.  Raise MalformedBatch or
+    CompressionError (both are ValueErrors) if the batch cannot be read; TooManyHeaders, which is a MalformedBatch, if
+    the first record alone has more headers.
     """
     block = open_block(batch, position, size_max)
-    return block.records(first=first, last=last, limit=limit, headers_max=headers_max)
+    return block.records(first=first, last=last, limit=limit, headers_max=headers_max, headers_each=headers_each)
+
+
+class RecordPlace(NamedTuple):
+    """Where a record's key, and the value of one of its headers, lie in a block.  The lengths are -1 for null."""
+
+    offset: int
+    timestamp: int
+    key_start: int
+    key_length: int
+    header_start: int
+    header_length: int  # NO_HEADER: the record has no such header
 
 
 class RecordBlock(NamedTuple):
@@ -59,7 +77,13 @@ class RecordBlock(NamedTuple):
         return self.end - self.start
 
     def records(
-        self, *, first: int = 0, last: int = OFFSET_MAX, limit: int = OFFSET_MAX, headers_max: int = OFFSET_MAX
+        self,
+        *,
+        first: int = 0,
+        last: int = OFFSET_MAX,
+        limit: int = OFFSET_MAX,
+        headers_max: int = OFFSET_MAX,
+        headers_each: int = OFFSET_MAX,
     ) -> list[Record]:
         """Return records as `read_records` does.  Raise MalformedBatch."""
         header = self.header
@@ -75,11 +99,38 @@ class RecordBlock(NamedTuple):
                 last,
                 limit,
                 headers_max,
+                headers_each,
             )
+        except scan.TooManyHeaders as problem:
+            raise TooManyHeaders(str(problem)) from problem
         except scan.MalformedRecords as problem:
             raise MalformedBatch(str(problem)) from problem
         records = [*map(Record._make, found)]
         return [it._replace(timestamp=header.max_timestamp) for it in records] if header.is_log_append_time else records
+
+    def places(self, name: str = "", *, first: int = 0, is_last: bool = False) -> Iterator[RecordPlace]:
+        """
+        Yield where the records from offset `first` on lie, with their headers `name` if it is not empty: the first one
+        of a record, or the last one.
+
+        Nothing of them is decoded, and few are in memory at a time: a batch may have millions of records and of
+        headers, and be small when it is compressed.  Raise MalformedBatch when a malformed record is reached.
+        """
+        header, position, left = self.header, self.start, self.header.record_count
+        timestamp = header.max_timestamp if header.is_log_append_time else None
+        base = header.base_offset, header.base_timestamp
+        encoded = name.encode()
+        while True:
+            try:
+                found, position, left = scan.record_places(
+                    self.data, position, self.end, left, *base, first, PLACES_MAX, encoded, is_last
+                )
+            except scan.MalformedRecords as problem:
+                raise MalformedBatch(str(problem)) from problem
+            for it in map(RecordPlace._make, found):
+                yield it if timestamp is None else it._replace(timestamp=timestamp)
+            if left <= 0:
+                return
 
 
 def open_block(batch: Buffer, position: int = 0, size_max: int = DECOMPRESSED_BYTES_MAX) -> RecordBlock:
@@ -111,17 +162,24 @@ def read_record(
 ) -> Record | None:
     """
     Return one record of the batch at `position`; None if the batch has no such offset.  Raise ValueError if the batch
-    cannot be read, or if the record has more than `headers_max` headers.
+    cannot be read; TooManyHeaders if the record has more than `headers_max` headers.
     """
     found = read_records(batch, position, size_max, first=offset, last=offset, headers_max=headers_max)
     return next(iter(found), None)
 
 
-def timestamp_from(batch: Buffer, offset: int, position: int = 0, size_max: int = DECOMPRESSED_BYTES_MAX) -> int | None:
+def timestamps_from(batch: Buffer, offset: int) -> Iterator[tuple[int, int]]:
     """
-    Return the timestamp of the first record at or after `offset` in the batch at `position`; None if there is none.
-    Raise ValueError if the batch cannot be read, or if the record has more than `TIMED_HEADERS_MAX` headers, which are
-    decoded in vain.
+    Yield (offset, timestamp) of the records from `offset` on in a batch, without decoding them.  Raise ValueError if
+    the batch cannot be read.
     """
-    found = read_records(batch, position, size_max, first=offset, limit=1, headers_max=TIMED_HEADERS_MAX)
-    return found[0].timestamp if found else None
+    for place in open_block(batch).places(first=offset):
+        yield place.offset, place.timestamp
+
+
+def timestamp_from(batch: Buffer, offset: int) -> int | None:
+    """
+    Return the timestamp of the first record at or after `offset` in a batch; None if there is none.  Raise ValueError
+    if the batch cannot be read.
+    """
+    return next((timestamp for _, timestamp in timestamps_from(batch, offset)), None)

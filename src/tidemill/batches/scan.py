@@ -68,6 +68,10 @@ class MalformedRecords(ValueError):
     """The block does not contain the records that the header of the batch declares."""
 
 
+class TooManyHeaders(MalformedRecords):
+    """A record has more headers than may be decoded together."""
+
+
 # Entry points
 
 
@@ -114,6 +118,27 @@ def first_at_or_after(
         if walk.timestamp >= timestamp:
             return walk.offset_delta, walk.timestamp
     return None
+
+
+def first_with_headers(
+    block: object,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    record_count: cython.int,
+    headers_max: cython.Py_ssize_t,
+) -> int:
+    """
+    Return the index of the first record with more than `headers_max` headers; -1 if there is none, or if a malformed
+    record comes before it.
+    """
+    walk: Walk = Walk(block, position, end, 0)
+    index: cython.int
+    for index in range(record_count):
+        if not walk.step():
+            return -1
+        if walk.header_count > headers_max:
+            return index
+    return -1
 
 
 # Reading records
@@ -362,13 +387,14 @@ def decode_records(
     last: cython.longlong,
     limit: cython.longlong,
     headers_max: cython.longlong = 0x7FFFFFFFFFFFFFFF,
+    headers_each: cython.longlong = 0x7FFFFFFFFFFFFFFF,
 ) -> list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int, int]]:
     """
     Return (key, value, headers, timestamp, offset) of the records with offsets from `first` to `last`, at most `limit`,
-    and only as many as have `headers_max` headers together.
+    and only as many as have `headers_max` headers together; of each record, only the first `headers_each` headers.
 
     What follows them is not checked.  Invalid UTF-8 in the name of a header is replaced, as Java's clients do.  Raise
-    MalformedRecords; also if the first one of these records alone has more headers.
+    MalformedRecords; TooManyHeaders if the first one of these records alone has more headers.
     """
     walk: Walk = Walk(block, position, end, base_timestamp)
     if base_offset < 0 or base_offset > INT64_MAX - 0x80000000:
@@ -376,6 +402,7 @@ def decode_records(
     found: list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int, int]] = []
     index: cython.int
     offset: cython.longlong
+    count: cython.longlong
     for index in range(record_count):
         if not walk.step():
             raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
@@ -384,14 +411,15 @@ def decode_records(
             continue
         if offset > last or limit <= 0:
             return found
-        if walk.header_count > headers_max:
+        count = min(walk.header_count, headers_each)
+        if count > headers_max:
             if found:
                 return found
-            raise MalformedRecords(f"record {index}: it has {walk.header_count} headers, more than {headers_max}")
-        headers_max -= walk.header_count
+            raise TooManyHeaders(f"record {index}: it has {walk.header_count} headers, more than {headers_max}")
+        headers_max -= count
         key = _content(walk, walk.key, walk.key_length)
         value = _content(walk, walk.value, walk.value_length)
-        headers = _headers(walk) if walk.header_count else ()
+        headers = _headers(walk, count) if count else ()
         found.append((key, value, headers, walk.timestamp, offset))
         limit -= 1
     if walk.position != end:
@@ -405,13 +433,13 @@ def _content(walk: Walk, position: cython.Py_ssize_t, length: cython.Py_ssize_t)
 
 
 @cython.cfunc
-def _headers(walk: Walk) -> object:
-    """Return the headers of the current record.  `walk.step` has checked their lengths."""
+def _headers(walk: Walk, count: cython.longlong) -> object:
+    """Return the first `count` headers of the current record.  `walk.step` has checked their lengths."""
     found: list[tuple[str, object]] = []
     position: cython.Py_ssize_t = walk.headers
     stop: cython.Py_ssize_t
     length: cython.Py_ssize_t
-    left: cython.Py_ssize_t = walk.header_count
+    left: cython.longlong = count
     while left > 0:
         stop = _stop(walk.data, position, walk.end, 5)
         position = stop + _number(walk.data, position, stop)
@@ -422,6 +450,85 @@ def _headers(walk: Walk) -> object:
         position = stop + length if length > 0 else stop
         left -= 1
     return tuple(found)
+
+
+# Records → places
+
+
+def record_places(
+    block: object,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    record_count: cython.int,
+    base_offset: cython.longlong,
+    base_timestamp: cython.longlong,
+    first: cython.longlong,
+    limit: cython.longlong,
+    name: bytes,
+    is_last: cython.bint,
+) -> tuple[list[tuple[int, int, int, int, int, int]], int, int]:
+    """
+    Return where the keys of records lie, and the values of their headers `name`, without decoding anything else: so few
+    bytes of memory are taken, whatever a record has.
+
+    The first result has (offset, timestamp, key, its length, value, its length) of at most `limit` records with offsets
+    from `first` on.  A length is -1 for null, and -2 if there is no such header.  Of several headers of that name, the
+    first one counts, or with `is_last` the last one; with an empty name, none is looked for.  The other results, the
+    position behind these records and how many follow, are passed to the next call.  Raise MalformedRecords.
+    """
+    walk: Walk = Walk(block, position, end, base_timestamp)
+    if base_offset < 0 or base_offset > INT64_MAX - 0x80000000:
+        raise MalformedRecords(f"base offset {base_offset} is negative, or so large that offsets may exceed 64 bits")
+    found: list[tuple[int, int, int, int, int, int]] = []
+    left: cython.int = record_count
+    offset: cython.longlong
+    start: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+    while left > 0 and limit > 0:
+        if not walk.step():
+            raise MalformedRecords(f"{left} records before the end: {PROBLEMS[walk.problem]}")
+        left -= 1
+        offset = base_offset + walk.offset_delta
+        if offset < first:
+            continue
+        start, length = 0, -2
+        if walk.header_count > 0 and len(name) > 0:
+            start = _header_place(walk, name, is_last)
+            if start > 0:
+                position = _stop(walk.data, start, walk.end, 5)
+                start, length = position, _number(walk.data, start, position)
+        found.append((offset, walk.timestamp, walk.key, walk.key_length, start, length))
+        limit -= 1
+    if left <= 0 and walk.position != end:
+        raise MalformedRecords(PROBLEMS[REST_PROBLEM])
+    return found, walk.position, left
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _header_place(walk: Walk, name: bytes, is_last: cython.bint) -> cython.Py_ssize_t:
+    """
+    Return where the value of a header of the current record begins, with its length; 0 if there is no such header.
+    `walk.step` has checked the lengths.
+    """
+    found: cython.Py_ssize_t = 0
+    position: cython.Py_ssize_t = walk.headers
+    start: cython.Py_ssize_t
+    stop: cython.Py_ssize_t
+    length: cython.Py_ssize_t
+    left: cython.Py_ssize_t = walk.header_count
+    while left > 0:
+        start = _stop(walk.data, position, walk.end, 5)
+        stop = start + _number(walk.data, position, start)
+        if stop - start == len(name) and _begins_with(walk.data, start, stop, name):
+            found = stop
+            if not is_last:
+                return found
+        position = _stop(walk.data, stop, walk.end, 5)
+        length = _number(walk.data, stop, position)
+        position = position + length if length > 0 else position
+        left -= 1
+    return found
 
 
 # Records → numbers, for timer topics

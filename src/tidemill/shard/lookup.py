@@ -1,11 +1,13 @@
 """Finds offsets by timestamp, for ListOffsets.  The functions may wait for the disk, so they run off the event loop."""
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, read_header
 from tidemill.batches.compression import Codec, decompress
 from tidemill.batches.native import scan
-from tidemill.batches.records import Record, read_records
+from tidemill.batches.records import timestamps_from
 from tidemill.shard.partition import Partition
 from tidemill.storage.disk import Buffer
 
@@ -48,14 +50,10 @@ def with_largest_timestamp(partition: Partition, end_offset: int) -> Stamped | N
     found = _within(partition, header, header.max_timestamp, end_offset)
     if found is not None:
         return found
-    kept = [
-        Stamped(it.offset, it.timestamp, header.leader_epoch) for it in _kept_records(partition, header, end_offset)
-    ]
+    kept = (Stamped(*it, header.leader_epoch) for it in _kept_timestamps(partition, header, end_offset))
     behind = log.with_largest_timestamp(end_offset, header.end_offset)
-    if behind is not None:
-        later = _within(partition, behind, behind.max_timestamp, end_offset)
-        kept += [] if later is None else [later]
-    return max(kept, key=lambda stamped: stamped.timestamp, default=None)
+    later = None if behind is None else _within(partition, behind, behind.max_timestamp, end_offset)
+    return max(chain(kept, [] if later is None else [later]), key=lambda stamped: stamped.timestamp, default=None)
 
 
 def _within(partition: Partition, found: BatchHeader, timestamp: int, end_offset: int) -> Stamped | None:
@@ -63,9 +61,9 @@ def _within(partition: Partition, found: BatchHeader, timestamp: int, end_offset
     if found.is_log_append_time:
         return Stamped(max(found.base_offset, log_start), found.max_timestamp, found.leader_epoch)
     if found.base_offset < log_start:
-        kept = (it for it in _kept_records(partition, found, end_offset) if it.timestamp >= timestamp)
+        kept = (it for it in _kept_timestamps(partition, found, end_offset) if it[1] >= timestamp)
         first = next(kept, None)
-        return None if first is None else Stamped(first.offset, first.timestamp, found.leader_epoch)
+        return None if first is None else Stamped(*first, found.leader_epoch)
     batch = _batch_at(partition, found.base_offset, end_offset)
     if batch is None:
         return None
@@ -79,14 +77,11 @@ def _within(partition: Partition, found: BatchHeader, timestamp: int, end_offset
     return Stamped(header.base_offset + match[0], match[1], header.leader_epoch)
 
 
-def _kept_records(partition: Partition, found: BatchHeader, end_offset: int) -> list[Record]:
-    """
-    Return the records of a batch that are not below the log start.  Only one batch can begin below the log start, so
-    decoding is fast enough.
-    """
+def _kept_timestamps(partition: Partition, found: BatchHeader, end_offset: int) -> Iterator[tuple[int, int]]:
+    """Yield (offset, timestamp) of the records of a batch that are not below the log start."""
     log_start = partition.log.log_start
     batch = _batch_at(partition, max(found.base_offset, log_start), end_offset)
-    return [] if batch is None else [record for record in read_records(batch) if record.offset >= log_start]
+    return iter(()) if batch is None else timestamps_from(batch, log_start)
 
 
 def _batch_at(partition: Partition, offset: int, end_offset: int) -> memoryview | None:

@@ -51,6 +51,13 @@ class _Batch(NamedTuple):
     bytes: memoryview
 
 
+class UndecidedBatch(NamedTuple):
+    """A batch to be opened, because some of its records may have expired."""
+
+    first: int  # the first available offset: those below it need not be looked at
+    bytes: memoryview
+
+
 class BatchesRead:
     """
     The complete batches that one read of a partition has returned, below the offset `end`.
@@ -65,7 +72,7 @@ class BatchesRead:
         self._data: list[_Batch] = []
         self._without_data: list[OffsetRange] = []
         self._expired: list[OffsetRange] = []
-        self._undecided: list[_Batch] = []  # batches to be opened, because some of their records may have expired
+        self._undecided: list[UndecidedBatch] = []
         last_end = 0
         for part in parts:
             view = memoryview(part)
@@ -87,22 +94,23 @@ class BatchesRead:
     def check_ages(self, leases: Leases, ttl: TimeToLive, wall: int) -> None:
         """Find the batches whose available records have expired, and those that must be opened to find them."""
         for one in self._data:
-            if leases.next_available(one.first, one.end, wall) is not None:
+            available = leases.next_available(one.first, one.end, wall)
+            if available is not None:
                 match are_all_expired(one.bytes, ttl, wall):
                     case True:
                         self._expired.append((one.first, one.end))
                     case None:
-                        self._undecided.append(one)
+                        self._undecided.append(UndecidedBatch(available.first, one.bytes))
 
-    def take_undecided(self, bytes_max: int) -> list[memoryview]:
+    def take_undecided(self, bytes_max: int) -> list[UndecidedBatch]:
         """
         Remove and return batches that must be opened: at least one, if there is any, and no more than `bytes_max` of
         further ones.  The caller passes their expired records to `add_expired`.
         """
-        taken: list[memoryview] = []
+        taken: list[UndecidedBatch] = []
         while self._undecided and (not taken or len(self._undecided[0].bytes) <= bytes_max):
-            taken.append(self._undecided.pop(0).bytes)
-            bytes_max -= len(taken[-1])
+            taken.append(self._undecided.pop(0))
+            bytes_max -= len(taken[-1].bytes)
         return taken
 
     def add_expired(self, ranges: Iterable[OffsetRange]) -> None:

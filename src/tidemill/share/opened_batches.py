@@ -1,17 +1,17 @@
 """Keys and priorities of the records in record batches, for shares with an order by key or with priorities."""
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
-from tidemill.batches.batch import HEADER_BYTES, Buffer, MalformedBatch, Span, spans
-from tidemill.batches.compression import CompressionError, decompress
-from tidemill.batches.native import scan
-from tidemill.batches.records import read_records
+from tidemill.batches.batch import Buffer, MalformedBatch, Span, spans
+from tidemill.batches.compression import CompressionError
+from tidemill.batches.records import RecordPlace, open_block
 
 PRIORITY_HEADER: Final = "tidemill-priority"
 PRIORITY_MAX: Final = 9
 PRIORITY_DEFAULT: Final = 4
+RECORDS_MAX: Final = 10_000  # opened at a time: a small batch may have millions when it is decompressed
 
 _PRIORITIES: Final = {b"%d" % number: number for number in range(PRIORITY_MAX + 1)}
 
@@ -31,7 +31,7 @@ class OpenedRecord(NamedTuple):
 
 
 class OpenedBatches(NamedTuple):
-    """What was read: the records, without control records, and the offset that follows the last batch."""
+    """What was read: the records, without control records, and the offset up to which all are known."""
 
     end: int
     records: Sequence[OpenedRecord]
@@ -39,7 +39,7 @@ class OpenedBatches(NamedTuple):
 
 def open_batches(parts: Iterable[Buffer], start: int, *, has_priorities: bool) -> OpenedBatches:
     """
-    Return the records at offset `start` or above in complete batches.
+    Return the records at offset `start` or above in complete batches, at most RECORDS_MAX.
 
     The records of a batch that cannot be decoded count as records without a key.  They must be delivered, so that
     consumers can reject them: a share must not wait forever for what no program can read.
@@ -48,36 +48,28 @@ def open_batches(parts: Iterable[Buffer], start: int, *, has_priorities: bool) -
     end = start
     for part in parts:
         for span in spans(part):
-            end = max(end, span.header.end_offset)
-            if span.header.is_control:
-                continue
+            header, room = span.header, RECORDS_MAX - len(opened)
             try:
-                records = _with_priorities(part, span) if has_priorities else _with_keys(part, span)
-                opened += [record for record in records if record.offset >= start]
-            except (MalformedBatch, CompressionError, scan.MalformedRecords):
-                continue
+                found = [] if header.is_control else [*islice(_records(part, span, start, has_priorities), room)]
+            except (MalformedBatch, CompressionError):
+                found = []
+            opened += found
+            if found and len(found) == room:
+                return OpenedBatches(max(end, min(found[-1].offset + 1, header.end_offset)), opened)
+            end = max(end, header.end_offset)
     return OpenedBatches(end, opened)
 
 
-def _with_priorities(part: Buffer, span: Span) -> Iterator[OpenedRecord]:
-    for record in read_records(part, span.position):
-        given = next((value for name, value in record.headers if name == PRIORITY_HEADER), None)
-        priority = PRIORITY_DEFAULT if given is None else _PRIORITIES.get(given, PRIORITY_DEFAULT)
-        yield OpenedRecord(record.offset, None if record.key is None else hash(record.key), priority)
+def _records(part: Buffer, span: Span, start: int, has_priorities: bool) -> Iterator[OpenedRecord]:
+    block = open_block(part, span.position)
+    view = memoryview(block.data)
+    for it in block.places(PRIORITY_HEADER if has_priorities else "", first=start):
+        if it.offset < span.header.end_offset:  # no program checks the offsets in a compressed batch
+            key = None if it.key_length < 0 else hash(bytes(view[it.key_start : it.key_start + it.key_length]))
+            yield OpenedRecord(it.offset, key, _priority(view, it))
 
 
-def _with_keys(part: Buffer, span: Span) -> Iterator[OpenedRecord]:
-    """Decode only the keys, in compiled code."""
-    header = span.header
-    with memoryview(part) as view, view[span.position + HEADER_BYTES : span.position + span.size] as payload:
-        block = decompress(header.codec, payload)
-    count, size = header.record_count, len(block)
-    fill = scan.ColumnFill(count, size, 0, (1 << 63) - 1)
-    offsets, ends = array("q", bytes(8 * count)), array("i", bytes(4 * (count + 1)))
-    has_key, keys = bytearray((count + 7) // 8), bytearray(size)
-    fill.want_offsets(offsets)
-    fill.want_keys(ends, has_key, keys)
-    fill.add(block, 0, size, count, header.base_offset, 0)
-    for row in range(fill.rows):
-        key = hash(bytes(keys[ends[row] : ends[row + 1]])) if has_key[row >> 3] >> (row & 7) & 1 else None
-        yield OpenedRecord(offsets[row], key, PRIORITY_DEFAULT)
+def _priority(block: memoryview, place: RecordPlace) -> int:
+    if place.header_length != 1:
+        return PRIORITY_DEFAULT
+    return _PRIORITIES.get(bytes(block[place.header_start : place.header_start + 1]), PRIORITY_DEFAULT)

@@ -11,11 +11,17 @@ from typing import Final, NamedTuple
 
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, Buffer, read_header
 from tidemill.batches.compression import Codec
-from tidemill.batches.records import Record, read_records
+from tidemill.batches.records import RecordPlace, open_block
 
 HEADER: Final = "tidemill-ttl"  # of a record; its value is the time to live in ms, as decimal digits
 _NAME: Final = HEADER.encode()
-_MILLISECONDS: Final = re.compile(rb"[0-9]{1,15}")
+DIGITS_MAX: Final = 15
+_MILLISECONDS: Final = re.compile(rb"[0-9]{1,%d}" % DIGITS_MAX)
+RANGES_MAX: Final = 10_000
+"""
+Expired records of a batch that are found at a time, in ranges: a small batch may have millions when it is decompressed.
+The next fetch finds those behind them; until then, they may be delivered.
+"""
 
 OffsetRange = tuple[int, int]
 """The first offset, and the offset after the last one."""
@@ -41,18 +47,24 @@ def are_all_expired(batch: Buffer, ttl: TimeToLive, wall: int) -> bool | None:
     return None if ttl.group_ms >= 0 and 0 <= first <= wall - ttl.group_ms else False
 
 
-def expired_in(batch: Buffer, ttl: TimeToLive, wall: int) -> list[OffsetRange]:
-    """Open a batch, and return its expired records.  A batch that cannot be opened has none: its consumer gets it."""
+def expired_in(batch: Buffer, ttl: TimeToLive, wall: int, first: int = 0) -> list[OffsetRange]:
+    """
+    Open a batch, and return its expired records from offset `first` on, in at most RANGES_MAX ranges.  A batch that
+    cannot be opened has none: its consumer gets it.
+    """
+    ranges: list[OffsetRange] = []
     try:
-        records = read_records(batch)
+        block = open_block(batch)
+        view = memoryview(block.data)
+        for place in block.places(HEADER if ttl.has_headers else "", first=first, is_last=True):
+            if _is_expired(view, place, ttl, wall):
+                joins = bool(ranges) and ranges[-1][1] == place.offset
+                if not joins and len(ranges) == RANGES_MAX:
+                    break
+                begin = ranges.pop()[0] if joins else place.offset
+                ranges.append((begin, place.offset + 1))
     except ValueError:
         return []
-    ranges: list[OffsetRange] = []
-    for record in records:
-        if _is_expired(record, ttl, wall):
-            joins = bool(ranges) and ranges[-1][1] == record.offset
-            first = ranges.pop()[0] if joins else record.offset
-            ranges.append((first, record.offset + 1))
     return ranges
 
 
@@ -60,10 +72,10 @@ def _may_name_header(batch: Buffer, header: BatchHeader) -> bool:
     return header.codec != Codec.NONE or _NAME in bytes(batch[HEADER_BYTES:])
 
 
-def _is_expired(record: Record, ttl: TimeToLive, wall: int) -> bool:
+def _is_expired(block: memoryview, place: RecordPlace, ttl: TimeToLive, wall: int) -> bool:
     limits = [ttl.group_ms] if ttl.group_ms >= 0 else []
-    if ttl.has_headers:
-        own = [value for name, value in record.headers if name == HEADER]
-        if own and own[-1] is not None and _MILLISECONDS.fullmatch(own[-1]):
-            limits.append(int(own[-1]))
-    return bool(limits) and 0 <= record.timestamp <= wall - min(limits)
+    if 0 < place.header_length <= DIGITS_MAX:
+        own = bytes(block[place.header_start : place.header_start + place.header_length])
+        if _MILLISECONDS.fullmatch(own):
+            limits.append(int(own))
+    return bool(limits) and 0 <= place.timestamp <= wall - min(limits)

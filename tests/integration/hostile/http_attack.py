@@ -115,10 +115,18 @@ def get(path: str, more: bytes = b"", method: bytes = b"GET") -> bytes:
     return b"%s %s HTTP/1.1\r\n%s%s\r\n" % (method, path.encode(), HOST, more)
 
 
-def post(path: str, body: bytes, more: bytes = b"", *, size: int | None = None, kind: bytes = b"json") -> bytes:
+def post(
+    path: str,
+    body: bytes,
+    more: bytes = b"",
+    *,
+    size: int | None = None,
+    kind: bytes = b"json",
+    method: bytes = b"POST",
+) -> bytes:
     """Return a request whose body, of the type application/`kind`, has `size` bytes, of which `body` are sent."""
     length = b"Content-Length: %d\r\n" % (len(body) if size is None else size)
-    return get(path, b"Content-Type: application/%s\r\n" % kind + length + more, b"POST") + body
+    return get(path, b"Content-Type: application/%s\r\n" % kind + length + more, method) + body
 
 
 def chunked(path: str, body: bytes) -> bytes:

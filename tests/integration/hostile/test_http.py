@@ -1,12 +1,13 @@
 """Attacks on the HTTP listener: each is refused or bounded, and the broker serves others meanwhile."""
 
 import contextlib
+import json
 import re
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -26,7 +27,7 @@ from tests.integration.hostile.http_attack import (
     statuses_of,
 )
 from tidemill.app.connection_pace import HEAD_S_MAX
-from tidemill.batches.builder import build_batch
+from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.compression import Codec
 from tidemill.batches.recompression import BatchProblem, Compression, Recompression, recompress
 from tidemill.http.admission import CONNECTIONS_MAX, HEAD_BYTES_MAX, RESERVED
@@ -37,6 +38,7 @@ from tidemill.runtime.open_files_limit import raise_open_files_limit
 
 GROWN_MAX = 64 * MIB  # through one attack, at its peak, and through all of them
 CROWD = 1_000
+CLOSE = b"Connection: close\r\n"
 SERVED_S_MAX = 5.0  # for a request of a normal client during an attack
 
 
@@ -355,9 +357,7 @@ def test_countless_headers_of_a_small_batch_are_bounded(
     A compressed batch of a kilobyte has a record with millions of headers, each of which would take a hundred bytes of
     memory.  Each way to read it is refused, or leaves the record out.
     """
-    plain = build_batch([(None, b"", [("", None)] * 7_000_000, 0)])
-    batch = recompress(Recompression(plain, Compression(Codec.ZSTD), len(plain)))
-    assert not isinstance(batch, BatchProblem)
+    batch = _compressed([(None, b"", [("", None)] * 7_000_000, 0)])
     records, queue = f"/v1/topics/{topic}/partitions/0/records", f"/v1/queues/{topic}/{topic}"
     attacker.status(post(f"{queue}/receive", b'{"consumer": "c"}'))  # the group begins here
     with broker.connect() as producer:
@@ -369,6 +369,46 @@ def test_countless_headers_of_a_small_batch_are_bounded(
     assert b"event: problem" in attacker.first_bytes(get(f"/v1/topics/{topic}/stream?from=earliest"), 400)
     assert b'"http_code": 422' in attacker.first_bytes(get(f"/sandglass/topics/{topic}/0"), 300)
     assert b'"messages":[]' in attacker.first_bytes(post(f"{queue}/receive", b'{"consumer": "c"}'), 200)
+    assert b"and more headers" in attacker.first_bytes(get(f"/topics/{topic}/0", CLOSE), MIB)
+
+
+@pytest.mark.parametrize("order", ["tidemill.share.priority", "tidemill.share.order"])
+@pytest.mark.parametrize("of", ["headers", "records"])
+def test_what_the_leader_of_a_queue_opens_is_bounded(
+    broker: AttackedBroker, topic: str, attacker: HttpAttacker, of: str, order: str
+) -> None:
+    """
+    For priorities, an order by key and times to live, the leader looks into batches, and for dead letters at records.
+    A small compressed batch has millions of headers, or a million records.
+    """
+    rows = [(b"k", b"", [("", None)] * 7_000_000, 0)] if of == "headers" else [(b"k", b"", [], 0)] * 1_000_000
+    batch = _compressed(rows)
+    dead = broker.topic(errors_deadletterqueue_group_enable="true")
+    work = broker.topic(tidemill_ttl_headers="true")
+    group, queue = f"/v1/groups/{work}", f"/v1/queues/{work}/{work}"
+    configs = {order: "key" if order.endswith("order") else "true", "errors.deadletterqueue.topic.name": dead}
+    assert 204 == attacker.status(post(group, json.dumps({"configs": configs}).encode(), method=b"PATCH"))
+    attacker.status(post(f"{queue}/receive", b'{"consumer": "c"}'))  # the group begins here
+    attacker.restart_peak()
+    with broker.connect() as producer:
+        produced = producer.ask(raw_produce_request(work, batch), 9)
+    assert 0 == produced.responses[0].partition_responses[0].error_code
+
+    received = attacker.first_bytes(post(f"{queue}/receive", b'{"consumer": "c", "wait_ms": 5000}', CLOSE), MIB)
+
+    if of == "records":
+        assert b'"messages":[{' in received
+    else:
+        assert b'"messages":[]' in received
+        letters = get(f"/v1/topics/{dead}/partitions/0/records?wait_ms=8000", CLOSE)
+        assert b'"too large"' in attacker.first_bytes(letters, MIB)
+
+
+def _compressed(rows: Sequence[RecordTuple]) -> bytearray:
+    plain = build_batch(rows)
+    batch = recompress(Recompression(plain, Compression(Codec.ZSTD), len(plain)))
+    assert not isinstance(batch, BatchProblem)
+    return batch
 
 
 def test_a_connection_after_the_attacks_is_served(topic: str, attacker: HttpAttacker) -> None:

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from tidemill.batches.batch import MalformedBatch, stamp_log_append_time
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec, CompressionError
-from tidemill.batches.records import Record, read_record, read_records, timestamp_from
+from tidemill.batches.records import (
+    NO_HEADER,
+    PLACES_MAX,
+    Record,
+    TooManyHeaders,
+    open_block,
+    read_record,
+    read_records,
+    timestamp_from,
+)
 
 RECORDS = [Record(b"key", b"value", (("name", b"content"), ("empty", None)), 5), Record(None, None, (), 6)]
 
@@ -57,12 +66,48 @@ def test_the_size_of_decompressed_records_is_limited():
         read_records(built, size_max=1 << 20)
 
 
-def test_the_timestamp_of_a_record_with_countless_headers_is_not_read():
-    """They would be decoded in vain, and take gigabytes of memory."""
-    built = build_batch([Record(None, b"", [("", None)] * 100_001, 7)])
+def test_further_headers_of_each_record_are_left_out():
+    """Those that are left out count for no limit on the headers of all records."""
+    headers = [("a", b"1"), ("b", None), ("c", b"3")]
+    built = build_batch([Record(None, b"", headers[:count], 7) for count in (3, 1, 0)])
 
-    with pytest.raises(MalformedBatch, match="it has 100001 headers"):
-        timestamp_from(built, 0)
+    found = read_records(built, headers_each=2, headers_max=3)
+
+    assert [tuple(headers[:2]), tuple(headers[:1]), ()] == [it.headers for it in found]
+    with pytest.raises(TooManyHeaders, match="record 0: it has 3 headers, more than 1"):
+        read_records(built, headers_each=2, headers_max=1)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_keys_and_one_header_are_found_without_decoding(codec, is_last):
+    """The first or the last header with the name counts; longer and shorter names are others."""
+    headers = [("name", b"12"), ("names", b"3"), ("nam", None), ("name", None if is_last else b"456")]
+    rows = [Record(b"k%d" % at, b"x", headers, at) for at in range(2 * PLACES_MAX + 1)]
+    rows[-1] = Record(None, b"x", headers[1:3], -1)
+    block = open_block(build_batch(rows, base_offset=10, codec=codec))
+
+    def content(start, length):
+        return length if length < 0 else bytes(memoryview(block.data)[start : start + length])
+
+    found = [*block.places("name", first=12, is_last=is_last)]
+
+    value = -1 if is_last else b"12"
+    keys = [-1 if it.key is None else it.key for it in rows[2:]]
+    assert [*range(12, 10 + len(rows))] == [it.offset for it in found]
+    assert [it.timestamp for it in rows[2:]] == [it.timestamp for it in found]
+    assert keys == [content(it.key_start, it.key_length) for it in found]
+    assert [value] * (len(found) - 1) + [NO_HEADER] == [content(it.header_start, it.header_length) for it in found]
+    assert {NO_HEADER} == {it.header_length for it in block.places()}
+
+
+def test_the_places_of_malformed_records_are_not_found():
+    """Neither if one of them is damaged, nor if bytes follow the last one."""
+    built = build_batch(RECORDS, base_offset=10)
+    for damaged in (built[:-1] + b"\x09", built + b"more"):
+        damaged[8:12] = (len(damaged) - 12).to_bytes(4)
+        with pytest.raises(MalformedBatch):
+            [*open_block(damaged).places()]
 
 
 def test_a_batch_is_read_at_its_position():

@@ -59,8 +59,39 @@ def test_records_with_too_many_headers_are_left_out(scan):
 
     for headers_max, count in ((6, 4), (5, 3), (4, 2), (2, 2)):
         assert count == len(scan.decode_records(*window, 0, 3, 4, headers_max)), headers_max
-    with pytest.raises(scan.MalformedRecords, match="record 2: it has 3 headers, more than 2"):
+    with pytest.raises(scan.TooManyHeaders, match="record 2: it has 3 headers, more than 2"):
         scan.decode_records(*window, 2, 3, 4, 2)
+    assert [1, 0, 1, 1] == [len(it[2]) for it in scan.decode_records(*window, 0, 3, 4, 3, 1)]
+
+
+@settings(max_examples=40)
+@given(records=record_lists, noise=st.binary(max_size=20), first=st.integers(0, 30), limit=st.integers(1, 5))
+@pytest.mark.parametrize("is_last", [False, True])
+def test_places_are_those_of_the_decoded_records(scan, records, noise, first, limit, is_last):
+    """A walk in parts finds each record, its key, and the first or last header of a name."""
+    records = [it._replace(headers=[*it.headers, ("b", b"7"), ("name", it.value), ("a", it.key)]) for it in records]
+    records[0] = records[0]._replace(headers=[("name", b"1"), ("name", b"22")])
+    records[-1] = records[-1]._replace(headers=[])
+    block, base = block_of(records)
+    data, position, end, left = noise + block + noise, len(noise), len(noise) + len(block), len(records)
+
+    def content(start, length):
+        return None if length == -1 else data[start : start + length] if length >= 0 else "none"
+
+    found = []
+    while left:
+        places, position, left = scan.record_places(data, position, end, left, 5, base, first, limit, b"name", is_last)
+        assert len(places) == limit or not left
+        found += [(it[0], it[1], content(*it[2:4]), content(*it[4:])) for it in places]
+
+    named = [[value for name, value in it.headers if name == "name"] for it in records]
+    expected = [
+        (it.offset, it.timestamp, it.key, named[at][-1 if is_last else 0] if named[at] else "none")
+        for at, it in enumerate(numbered(records, 5))
+        if it.offset >= first
+    ]
+    assert position == end
+    assert expected == found
 
 
 @settings(max_examples=40)

@@ -49,10 +49,12 @@ def joined(world: ClusterWorld, at: int = 2) -> ShareMember:
     return member
 
 
-def kill_records(world: ClusterWorld, values: Sequence[bytes], at: int = 2) -> ShareMember:
+def kill_records(
+    world: ClusterWorld, values: Sequence[bytes], at: int = 2, headers: Sequence[tuple[str, bytes | None]] = ()
+) -> ShareMember:
     """Produce records, receive and reject them."""
     member = joined(world, at)
-    world[at].produce("jobs", *values)
+    world[at].produce("jobs", *values, headers=headers)
     offsets = [it.offset for it in member.receive(max_wait_ms=WAIT_MS)]
     assert errors.NONE == member.acknowledge(offsets[0], offsets[-1], Acknowledgement.REJECT)
     return member

@@ -1,10 +1,12 @@
 """Keys and priorities of records in batches."""
 
+import tracemalloc
+
 import pytest
 
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
-from tidemill.share.opened_batches import OpenedRecord, open_batches
+from tidemill.share.opened_batches import RECORDS_MAX, OpenedRecord, open_batches
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
@@ -51,3 +53,48 @@ def test_a_batch_that_cannot_be_decoded_is_passed(has_priorities: bool) -> None:
 
     assert 3 == opened.end
     assert [2] == [record.offset for record in opened.records]
+
+
+@pytest.mark.parametrize("has_priorities", [False, True])
+def test_records_are_opened_in_parts(has_priorities: bool) -> None:
+    """
+    A small batch may have millions of records when it is decompressed.  The next part begins where one ends.
+    """
+    batch = build_batch([(b"k", b"", (), 1)] * (RECORDS_MAX + 5), base_offset=10, codec=Codec.ZSTD)
+    behind = build_batch([(b"k", b"", (), 1)], base_offset=RECORDS_MAX + 15)
+
+    first = open_batches([batch, behind], 10, has_priorities=has_priorities)
+    second = open_batches([batch, behind], first.end, has_priorities=has_priorities)
+
+    assert (RECORDS_MAX + 10, RECORDS_MAX) == (first.end, len(first.records))
+    assert (RECORDS_MAX + 16, 6) == (second.end, len(second.records))
+    assert RECORDS_MAX + 10 == second.records[0].offset
+
+
+@pytest.mark.parametrize("has_priorities", [False, True])
+def test_offsets_of_a_batch_that_lie_behind_it_are_no_records(has_priorities: bool) -> None:
+    """
+    No program checks the offsets in a compressed batch: the header says where it ends.
+    """
+    batch = build_batch([(b"k", b"", (), 1)] * 4, codec=Codec.ZSTD)
+    batch[23:27] = (1).to_bytes(4)  # the offset delta of the last record
+
+    opened = open_batches([batch], 0, has_priorities=has_priorities)
+
+    assert (2, [0, 1]) == (opened.end, [record.offset for record in opened.records])
+
+
+def test_countless_headers_take_no_memory() -> None:
+    """
+    Each would take a hundred bytes if it were decoded, and two bytes can be one.
+    """
+    headers = [*[("", None)] * 100_000, ("tidemill-priority", b"9")]
+    batch = build_batch([(None, b"", headers, 1)], codec=Codec.ZSTD)
+    tracemalloc.start()
+
+    opened = open_batches([batch], 0, has_priorities=True)
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [OpenedRecord(0, None, 9)] == opened.records
+    assert peak < 2_000_000

@@ -1,5 +1,7 @@
 """Which records have outlived their time to live, as far as their batches need to be opened to know."""
 
+import tracemalloc
+
 import pytest
 
 from tests.unit.share.runs import run
@@ -10,7 +12,7 @@ from tidemill.batches.compression import Codec
 from tidemill.batches.records import Record
 from tidemill.share.acquisition import BatchesRead
 from tidemill.share.record_status import Reason, RecordState
-from tidemill.share.time_to_live import OffsetRange, TimeToLive, are_all_expired, expired_in
+from tidemill.share.time_to_live import RANGES_MAX, OffsetRange, TimeToLive, are_all_expired, expired_in
 
 WALL = 100_000
 GROUP = TimeToLive(10_000, has_headers=False)  # records with a timestamp up to 90,000 have expired
@@ -118,9 +120,9 @@ def test_available_records_that_have_expired_are_ended(has_dead_letters: bool) -
     read = BatchesRead(parts, 100)
     read.check_ages(leases, GROUP, WALL)
     undecided = read.take_undecided(1)
-    assert [parts[1]] == undecided
+    assert [(2, parts[1])] == undecided
     assert [] == read.take_undecided(1 << 20)
-    read.add_expired(expired_in(undecided[0], GROUP, WALL))
+    read.add_expired(expired_in(undecided[0].bytes, GROUP, WALL, undecided[0].first))
     decided = read.archive(leases)
 
     dead = RecordState.ARCHIVING if has_dead_letters else RecordState.ARCHIVED
@@ -142,3 +144,36 @@ def test_batches_are_opened_in_slices() -> None:
     slices = [read.take_undecided(2 * len(parts[0])) for _ in range(4)]
 
     assert [2, 2, 1, 0] == [len(one) for one in slices]
+
+
+def test_a_batch_has_a_bounded_number_of_expired_ranges() -> None:
+    """A small batch may have millions of records when it is decompressed.  The next fetch begins behind the range."""
+    one = batch(*[record(OLD), record(YOUNG)] * (RANGES_MAX + 2), codec=Codec.ZSTD)
+
+    first = expired_in(one, GROUP, WALL)
+    second = expired_in(one, GROUP, WALL, first[-1][1])
+
+    assert (RANGES_MAX, (100, 101)) == (len(first), first[0])
+    assert [(100 + 2 * RANGES_MAX, 101 + 2 * RANGES_MAX), (102 + 2 * RANGES_MAX, 103 + 2 * RANGES_MAX)] == second
+
+
+def test_a_batch_is_opened_from_its_first_available_record_on() -> None:
+    share = share_with(run(0, 2, RecordState.ACKNOWLEDGED))
+    read = BatchesRead([batch(*map(record, (OLD, OLD, OLD, YOUNG)), base_offset=0)], 100)
+
+    read.check_ages(leases_of(share), GROUP, WALL)
+
+    assert [2] == [it.first for it in read.take_undecided(1)]
+
+
+def test_countless_headers_take_no_memory() -> None:
+    """Each would take a hundred bytes if it were decoded, and two bytes can be one."""
+    one = batch(Record(None, b"", [*[("", None)] * 100_000, ("tidemill-ttl", b"1")], YOUNG), codec=Codec.ZSTD)
+    tracemalloc.start()
+
+    expired = expired_in(one, HEADERS, WALL)
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [(100, 101)] == expired
+    assert peak < 2_000_000

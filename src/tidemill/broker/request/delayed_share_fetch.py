@@ -21,7 +21,7 @@ from tidemill.model import errors
 from tidemill.model.errors import KafkaError
 from tidemill.shard.partition import REQUEST_COST, Partition
 from tidemill.shard.pending import Pending
-from tidemill.share.acquisition import BatchesRead, FetchLimits, ShareFetched
+from tidemill.share.acquisition import BatchesRead, FetchLimits, ShareFetched, UndecidedBatch
 from tidemill.share.time_to_live import OffsetRange, TimeToLive, expired_in
 from tidemill.storage.disk import Buffer
 from tidemill.storage.partition.partition_log import OffsetGone
@@ -337,16 +337,19 @@ class DelayedShareFetch(Pending[R], Generic[R]):
         Open some batches whose records may have expired, in a reader thread, and then evaluate again.  Return whether
         there are any.
         """
-        opened: list[tuple[BatchesRead, TimeToLive, list[memoryview]]] = []
+        opened: list[tuple[BatchesRead, TimeToLive, list[UndecidedBatch]]] = []
         room = OPENED_BYTES_MAX
         for led, read in self._batches.values():
             if room > 0 and (batches := read.take_undecided(room)):
                 opened.append((read, led.time_to_live, batches))
-                room -= sum(map(len, batches))
+                room -= sum(len(it.bytes) for it in batches)
         wall = self._context.broker.shares.wall_ms
 
         def find() -> list[list[OffsetRange]]:
-            return [[it for batch in batches for it in expired_in(batch, ttl, wall)] for _, ttl, batches in opened]
+            return [
+                [it for one in batches for it in expired_in(one.bytes, ttl, wall, one.first)]
+                for _, ttl, batches in opened
+            ]
 
         def done(expired: list[list[OffsetRange]]) -> None:
             if not self.is_done:

@@ -1,9 +1,9 @@
 """Reads dead records and builds their letters.  These functions run off the event loop."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidemill.batches.batch import spans
-from tidemill.batches.records import Record, read_record
+from tidemill.batches.records import Record, TooManyHeaders, read_record
 from tidemill.model import dead_letters as names
 from tidemill.model.dead_letters import is_redrive
 from tidemill.shard.partition import Partition
@@ -11,6 +11,9 @@ from tidemill.share.dead_letter import Origin, ToSendBack, dead_letter, letter_b
 from tidemill.share.share_row import Letter
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.segment import SegmentDamaged
+
+HEADERS_MAX: Final = 50_000  # of a record: two bytes can be a header, which takes a hundred bytes of memory
+ADDED_HEADERS_MAX: Final = 10  # that a letter has beside those of its record
 
 
 class LetterToBuild(NamedTuple):
@@ -22,12 +25,14 @@ class LetterToBuild(NamedTuple):
 
 
 class NoRecord(NamedTuple):
-    """The record cannot be read: retention has removed it, or its bytes are not a record."""
+    """The record cannot be read: retention has removed it, its bytes are not a record, or it has too many headers."""
 
     why: str  # one of the values of the header `OMITTED`
 
 
-def read_dead_record(partition: Partition, offset: int, end: int) -> Record | NoRecord | SegmentDamaged:
+def read_dead_record(
+    partition: Partition, offset: int, end: int, headers_max: int = HEADERS_MAX
+) -> Record | NoRecord | SegmentDamaged:
     """Return the record at `offset`, which is below `end`, the high watermark when the letter became due."""
     try:
         found = partition.log.read(offset, 1, end, may_wait=True)
@@ -40,7 +45,9 @@ def read_dead_record(partition: Partition, offset: int, end: int) -> Record | No
         for position, size, header in spans(part):
             if header.base_offset <= offset < header.end_offset and not header.is_control:
                 try:
-                    record = read_record(memoryview(part)[position : position + size], offset)
+                    record = read_record(memoryview(part)[position : position + size], offset, headers_max=headers_max)
+                except TooManyHeaders:
+                    return NoRecord(names.TOO_LARGE)
                 except ValueError:  # the producer has written bytes that are not records
                     return NoRecord(names.UNREADABLE)
                 return record or NoRecord(names.UNREADABLE)
@@ -49,7 +56,7 @@ def read_dead_record(partition: Partition, offset: int, end: int) -> Record | No
 
 def read_to_send_back(partition: Partition, offset: int, end: int) -> ToSendBack | NoRecord | SegmentDamaged:
     """Return what a redrive has to know about the dead letter at `offset`."""
-    record = read_dead_record(partition, offset, end)
+    record = read_dead_record(partition, offset, end, HEADERS_MAX + ADDED_HEADERS_MAX)
     return to_send_back(record) if isinstance(record, Record) else record
 
 
@@ -59,7 +66,8 @@ def build_letter(partition: Partition, wanted: LetterToBuild, end: int) -> bytea
     if not (wanted.has_payload or is_redrive(origin.group)):
         omitted = names.TOO_LARGE if wanted.is_payload_too_large else None
         return letter_batch(dead_letter(origin, None, omitted), letter)
-    record = read_dead_record(partition, letter.offset, end)
+    headers_max = HEADERS_MAX + ADDED_HEADERS_MAX if is_redrive(origin.group) else HEADERS_MAX
+    record = read_dead_record(partition, letter.offset, end, headers_max)
     if isinstance(record, SegmentDamaged):
         return record
     if is_redrive(origin.group):
