@@ -3,7 +3,7 @@
 `arrow.batches_from` builds batches from columns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 from tidemill.batches.batch import (
@@ -32,6 +32,7 @@ _timestamp = itemgetter(3)
 def build_batch(
     records: Sequence[Record | RecordTuple],
     *,
+    further: Iterable[Sequence[Record | RecordTuple]] = (),
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
     codec: int = Codec.NONE,
@@ -46,14 +47,21 @@ def build_batch(
     """
     Return one batch with consecutive offsets, starting at `base_offset`.
 
-    `log_append_time` (milliseconds since the epoch), if given, replaces the timestamps of all records.  Raise
-    ValueError if there are no records, or if their timestamps are too far from each other.
+    `further` are parts of its records that follow the first ones.  Each is encoded before the next one is requested, so
+    that they need not be in memory together.  `log_append_time` (milliseconds since the epoch), if given, replaces the
+    timestamps of all records.  Raise ValueError if there are no records, or if their timestamps are too far from each
+    other.
     """
     if not records:
         raise ValueError("a batch holds at least one record")
     base_timestamp = records[0][3]
-    max_timestamp = max(map(_timestamp, records)) if log_append_time is None else log_append_time
+    max_timestamp, count = max(map(_timestamp, records)), len(records)
     batch = scan.encode_records(records, base_timestamp, HEADER_BYTES)
+    for part in further:
+        batch += scan.encode_records(part, base_timestamp, 0, count)
+        max_timestamp, count = max(max_timestamp, max(map(_timestamp, part))), count + len(part)
+    if log_append_time is not None:
+        max_timestamp = log_append_time
     if codec != Codec.NONE:
         batch[HEADER_BYTES:] = compress(codec, memoryview(batch)[HEADER_BYTES:], level)
     attributes = (
@@ -69,13 +77,13 @@ def build_batch(
         magic=MAGIC,
         crc=0,
         attributes=attributes,
-        last_offset_delta=len(records) - 1,
+        last_offset_delta=count - 1,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        record_count=len(records),
+        record_count=count,
     )
     write_header(batch, header)
     stamp_crc(batch)

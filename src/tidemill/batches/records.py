@@ -10,6 +10,8 @@ from tidemill.batches.native import scan
 OFFSET_MAX: Final = (1 << 63) - 1
 PLACES_MAX: Final = 1_000  # that are in memory at a time
 NO_HEADER: Final = -2  # the length of a header's value that is not there
+HEADER_MEMORY: Final = 128  # of memory that a decoded header takes beside its name and value
+RECORD_MEMORY: Final = 256  # and a record
 Header = tuple[str, bytes | None]
 
 

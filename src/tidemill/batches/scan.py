@@ -534,6 +534,17 @@ def _header_place(walk: Walk, name: bytes, is_last: cython.bint) -> cython.Py_ss
 # Records → numbers, for timer topics
 
 
+def header_counts(block: object, position: cython.Py_ssize_t, end: cython.Py_ssize_t) -> array[int]:
+    """Return how many headers each record of block[position:end] has.  Raise MalformedRecords."""
+    walk: Walk = Walk(block, position, end, 0)
+    counts = array("I")
+    while walk.position < end:
+        if not walk.step():
+            raise MalformedRecords(f"record {len(counts)}: {PROBLEMS[walk.problem]}")
+        counts.append(walk.header_count)
+    return counts
+
+
 def record_starts(block: object, position: cython.Py_ssize_t, end: cython.Py_ssize_t) -> array[int]:
     """Return where each record of block[position:end] begins, and `end`.  Raise MalformedRecords."""
     walk: Walk = Walk(block, position, end, 0)
@@ -554,13 +565,15 @@ def header_numbers(
     name: bytes,
     prefix: bytes,
     otherwise: cython.longlong,
+    headers_max: cython.longlong = 0x7FFFFFFFFFFFFFFF,
 ) -> list[int] | None:
     """
     Return for each record the number that its header `name` has as decimal digits; `otherwise` if it has no such
     header.
 
     Return None if a caller must look closer: if a record has such a header twice, or with anything but 1 to 18 digits,
-    or another header whose name begins with `prefix`, as `name` does.  Raise MalformedRecords.
+    or another header whose name begins with `prefix`, as `name` does, or more than `headers_max` headers.  Raise
+    MalformedRecords.
     """
     walk: Walk = Walk(block, position, end, 0)
     found: list[int] = []
@@ -569,6 +582,8 @@ def header_numbers(
     for index in range(record_count):
         if not walk.step():
             raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
+        if walk.header_count > headers_max:
+            return None
         number = otherwise if walk.header_count == 0 else _header_number(walk, name, prefix, otherwise)
         if number == AMBIGUOUS:
             return None
@@ -1347,9 +1362,14 @@ class ColumnRecords:
 # Tuples → records
 
 
-def encode_records(records: object, base_timestamp: cython.longlong, reserved: cython.Py_ssize_t) -> bytearray:
+def encode_records(
+    records: object,
+    base_timestamp: cython.longlong,
+    reserved: cython.Py_ssize_t,
+    first_delta: cython.Py_ssize_t = 0,
+) -> bytearray:
     """
-    Return `reserved` zero bytes, followed by records with the offset deltas 0, 1, 2 and so on.
+    Return `reserved` zero bytes, followed by records with the offset deltas `first_delta` and so on.
 
     `records` is a sequence of tuples that begin with key, value, headers and timestamp in milliseconds.  Raise
     ValueError if a timestamp is too far from `base_timestamp` for 64 bits.
@@ -1362,7 +1382,7 @@ def encode_records(records: object, base_timestamp: cython.longlong, reserved: c
     position: cython.Py_ssize_t = reserved
     for index in range(count):
         record = records[index]  # type: ignore[index]
-        size = 1 + _varint_size(_delta(record[3], base_timestamp)) + _varint_size(index)
+        size = 1 + _varint_size(_delta(record[3], base_timestamp)) + _varint_size(first_delta + index)
         size += _content_size(record[0]) + _content_size(record[1]) + _varint_size(len(record[2]))
         for name, content in record[2]:
             size += _content_size(name.encode()) + _content_size(content)
@@ -1375,7 +1395,7 @@ def encode_records(records: object, base_timestamp: cython.longlong, reserved: c
         record = records[index]  # type: ignore[index]
         position = _put_varint(out, position, sizes[index]) + 1  # attributes: none are defined
         position = _put_varint(out, position, _delta(record[3], base_timestamp))
-        position = _put_varint(out, position, index)
+        position = _put_varint(out, position, first_delta + index)
         position = _put_content(out, position, record[0])
         position = _put_content(out, position, record[1])
         position = _put_varint(out, position, len(record[2]))

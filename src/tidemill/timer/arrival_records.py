@@ -6,9 +6,9 @@ moved there.  All replicas read the same digits, so they build the same state.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import Final, NamedTuple
 
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, Buffer, read_header
 from tidemill.batches.checksum import crc32c
@@ -18,6 +18,9 @@ from tidemill.timer.due_row import KEPT
 from tidemill.timer.due_time import DELIVER_AT
 from tidemill.timer.timer_headers import ARRIVAL, CANCEL, PREFIX, SCHEDULE, TIMER_ID, hasher
 from tidemill.timer.waiting_set import Arrival
+
+PART_RECORDS: Final = 10_000  # that are decoded together
+PART_HEADERS: Final = 20_000  # that they have together: two bytes of a batch can be a header, which takes a hundred
 
 
 class Arrivals(NamedTuple):
@@ -57,8 +60,7 @@ def kept_in(batch: Buffer, base_offset: int, position: int | None) -> bytes:
     """Return the rows of the records of a batch of the kept log."""
     header = read_header(batch)
     dues, numbers = [], []
-    for record in decoded_records(batch, header):
-        (_, due), (_, arrival) = record.headers[-2:]
+    for _, (due, arrival) in values_in(batch, header, DELIVER_AT, ARRIVAL):
         dues.append(int(due or b""))
         numbers.append(int(arrival or b""))
     return _rows(batch, header, dues, numbers, base_offset | KEPT, position)
@@ -78,18 +80,22 @@ def consumed_by(batch: Buffer) -> list[int]:
     """Return the arrivals of which a batch of released records holds the copies, by their last header."""
     header = read_header(batch)
     numbers = numbers_in(batch, header, ARRIVAL, ARRIVAL)
-    return [arrival_of_kept(it) for it in decoded_records(batch, header)] if numbers is None else numbers
+    if numbers is None:
+        numbers = [int(arrival or b"") for _, (arrival,) in values_in(batch, header, ARRIVAL)]
+    return numbers
 
 
-def numbers_in(batch: Buffer, header: BatchHeader, name: str, prefix: str, otherwise: int = -1) -> list[int] | None:
+def numbers_in(
+    batch: Buffer, header: BatchHeader, name: str, prefix: str, otherwise: int = -1, headers_max: int = OFFSET_MAX
+) -> list[int] | None:
     """
     Return the number in a header of each record of an uncompressed batch; `otherwise` for records without it.
 
-    Return None if records must be decoded to know: one has the header twice, or with other bytes than digits, or has
-    other headers whose names begin with `prefix`.
+    Return None if a closer look is needed to know: a record has the header twice, or with other bytes than digits, or
+    other headers whose names begin with `prefix`, or more than `headers_max` headers.
     """
     size, count = header.size_bytes, header.record_count
-    return scan.header_numbers(batch, HEADER_BYTES, size, count, name.encode(), prefix.encode(), otherwise)
+    return scan.header_numbers(batch, HEADER_BYTES, size, count, name.encode(), prefix.encode(), otherwise, headers_max)
 
 
 def values_in(batch: Buffer, header: BatchHeader, *names: str) -> list[tuple[int, list[bytes | None]]]:
@@ -126,19 +132,30 @@ def _rows(
     return scan.index_rows(batch, HEADER_BYTES, size, timestamp, dues, arrivals, first_offset, where, crc32c)
 
 
-def decoded_records(batch: Buffer, header: BatchHeader) -> list[Record]:
-    """Return the records of an uncompressed batch, with the timestamps of their producers."""
-    size, count = header.size_bytes, header.record_count
-    base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    found = scan.decode_records(
-        batch, HEADER_BYTES, size, count, base_offset, base_timestamp, 0, OFFSET_MAX, OFFSET_MAX
-    )
-    return [*map(Record._make, found)]
+def decoded_parts(block: Buffer, starts: Sequence[int], header: BatchHeader) -> Iterator[list[Record]]:
+    """
+    Yield the records of a batch in parts that take little memory, with the timestamps of their producers.  `starts` say
+    where they lie in their block, and where it ends.
+    """
+    index, count, end = 0, len(starts) - 1, starts[-1]
+    bases = header.base_offset, header.base_timestamp, 0, OFFSET_MAX
+    while index < count:
+        at, left = starts[index], count - index
+        try:
+            found = scan.decode_records(block, at, end, left, *bases, PART_RECORDS, PART_HEADERS)
+        except scan.MalformedRecords:
+            if scan.header_counts(block, at, starts[index + 1])[0] <= PART_HEADERS:
+                raise
+            # The record has arrived before its headers were bounded.
+            found = scan.decode_records(block, at, starts[index + 1], 1, *bases, 1, OFFSET_MAX)
+        index += len(found)
+        yield [*map(Record._make, found)]
 
 
 def records_of(batch: Buffer, header: BatchHeader) -> Iterator[tuple[Record, tuple[int, int]]]:
     """Yield each record, with the producer's timestamp, and where it lies in the batch."""
-    return zip(decoded_records(batch, header), pairwise(starts_of(batch)), strict=True)
+    starts = starts_of(batch)
+    return zip(chain.from_iterable(decoded_parts(batch, starts, header)), pairwise(starts), strict=True)
 
 
 def starts_of(batch: Buffer) -> "array[int]":

@@ -5,17 +5,29 @@ alone, and says each due time in milliseconds: `tidemill-delay` and times as tex
 digits.  Records without such a header are due at the append time of their batch.
 """
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tidemill.batches.batch import BatchHeader, Buffer, read_header
+from tidemill.batches.batch import HEADER_BYTES, BatchHeader, Buffer, read_header
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
-from tidemill.batches.records import Header, Record, read_records
-from tidemill.timer.arrival_records import numbers_in, values_in
+from tidemill.batches.native import scan
+from tidemill.batches.records import Header, Record, RecordBlock, open_block
+from tidemill.timer.arrival_records import decoded_parts, numbers_in, values_in
 from tidemill.timer.due_time import DELAY, DELIVER_AT, DIGITS, DUE_MS_MAX, DUE_MS_MIN, UNLIMITED, BadDueTime, due_ms
 from tidemill.timer.schedule import BadSchedule, Schedule, parse_schedule
-from tidemill.timer.timer_headers import CANCEL, ID_BYTES_MAX, PREFIX, SCHEDULE, TIMER_ID, BadTimerId, timer_id
+from tidemill.timer.timer_headers import (
+    CANCEL,
+    HEADERS_MAX,
+    ID_BYTES_MAX,
+    PREFIX,
+    SCHEDULE,
+    TIMER_ID,
+    BadTimerId,
+    timer_id,
+    too_many_headers,
+)
 
 SCHEDULES_MAX: Final = 10_000  # of one partition
 BATCH_SCHEDULES_MAX: Final = 500  # of one batch, because the event loop computes when they occur first
@@ -49,24 +61,30 @@ def normalized(
     plain_dues = _plain_dues(batch, header, stamp_ms, delay_ms_max)
     if plain_dues is not None:
         return batch
-    records = read_records(batch, size_max=size_max)
-    dues, is_plain = [], header.codec == Codec.NONE
-    _check_schedules(records, schedules_max)
-    for index, record in enumerate(records):
-        try:
-            due = due_ms(record.headers, stamp_ms, delay_ms_max)
-            timer_id(record.headers)
-            schedule = parse_schedule(record.headers)
-            if schedule is not None:
-                due = _first(schedule, due, stamp_ms, delay_ms_max)
-        except (BadDueTime, BadTimerId, BadSchedule) as problem:
-            raise RecordRefused(index, str(problem)) from problem
-        dues.append(due)
-        is_plain = is_plain and schedule is None and _is_normalized(record.headers)
+    parts = _Parts(open_block(batch, size_max=size_max))
+    _check_header_counts(parts.block.data, parts.block.start, parts.block.end)
+    _check_schedules(parts.block, schedules_max)
+    dues: list[int] = []
+    is_plain = header.codec == Codec.NONE
+    for records in parts:
+        for record in records:
+            try:
+                due = due_ms(record.headers, stamp_ms, delay_ms_max)
+                timer_id(record.headers)
+                schedule = parse_schedule(record.headers)
+                if schedule is not None:
+                    due = _first(schedule, due, stamp_ms, delay_ms_max)
+            except (BadDueTime, BadTimerId, BadSchedule) as problem:
+                raise RecordRefused(len(dues), str(problem)) from problem
+            dues.append(due)
+            is_plain = is_plain and schedule is None and _is_normalized(record.headers)
     if is_plain:
         return batch
+    due_of_next = iter(dues).__next__
+    rewritten = ([_rewritten(record, due_of_next()) for record in records] for records in parts)
     return build_batch(
-        [_rewritten(record, due) for record, due in zip(records, dues, strict=True)],
+        next(rewritten),
+        further=rewritten,
         base_offset=header.base_offset,
         leader_epoch=header.leader_epoch,
         producer_id=header.producer_id,
@@ -75,9 +93,40 @@ def normalized(
     )
 
 
-def _check_schedules(records: Sequence[Record], schedules_max: int) -> None:
+class _Parts:
+    """The records of a batch, decoded part by part, again each time they are walked unless one part has them all."""
+
+    def __init__(self, block: RecordBlock) -> None:
+        self.block = block
+        self._starts: array[int] = scan.record_starts(block.data, block.start, block.end)
+        found, promised = len(self._starts) - 1, block.header.record_count
+        if not found or found != promised:
+            raise ValueError(f"a batch of {promised} records has {found}")
+        self._all: list[Record] | None = None
+
+    def __iter__(self) -> Iterator[list[Record]]:
+        if self._all is not None:
+            yield self._all
+            return
+        for part in decoded_parts(self.block.data, self._starts, self.block.header):
+            if len(part) == len(self._starts) - 1:
+                self._all = part
+            yield part
+
+
+def _check_header_counts(block: Buffer, start: int, end: int) -> None:
+    """Raise RecordRefused if a record has so many headers that it would take much memory wherever it is decoded."""
+    counts = scan.header_counts(block, start, end)
+    if max(counts, default=0) > HEADERS_MAX:
+        index, count = next((index, count) for index, count in enumerate(counts) if count > HEADERS_MAX)
+        raise RecordRefused(index, too_many_headers(count))
+
+
+def _check_schedules(block: RecordBlock, schedules_max: int) -> None:
     """Raise RecordRefused if too many records have schedules, before it is computed when they occur."""
-    recurring = [at for at, record in enumerate(records) if any(name == SCHEDULE for name, _ in record.headers)]
+    count, names = block.header.record_count, (SCHEDULE.encode(),)
+    values = scan.header_values(block.data, block.start, block.end, count, names, PREFIX.encode())
+    recurring = [at for at, (_, (schedule,)) in enumerate(values) if schedule is not None]
     if len(recurring) > schedules_max:
         raise RecordRefused(
             recurring[schedules_max],
@@ -92,8 +141,9 @@ def _plain_dues(batch: Buffer, header: BatchHeader, stamp_ms: int, delay_ms_max:
     """
     if header.codec != Codec.NONE:
         return None
-    dues = numbers_in(batch, header, DELIVER_AT, PREFIX, stamp_ms)
+    dues = numbers_in(batch, header, DELIVER_AT, PREFIX, stamp_ms, HEADERS_MAX)
     if dues is None:
+        _check_header_counts(batch, HEADER_BYTES, header.size_bytes)
         dues = _dues_of_timers(batch, header, stamp_ms)
     due_ms_max = DUE_MS_MAX if delay_ms_max == UNLIMITED else min(DUE_MS_MAX, stamp_ms + delay_ms_max)
     return dues if dues and min(dues) >= DUE_MS_MIN and max(dues) <= due_ms_max else None

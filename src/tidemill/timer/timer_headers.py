@@ -23,10 +23,16 @@ from tidemill.model.delayed_record import TIMEZONE as TIMEZONE
 PREFIX: Final = "tidemill-"
 SET_BY_BROKER: Final = (ARRIVAL, TIMESTAMP)
 ID_HASH_BYTES: Final = 16
+HEADERS_MAX: Final = 10_000  # of a record: an empty one has two bytes, and takes a hundred in memory
 
 
 class BadTimerId(ValueError):
     """The headers of a record do not name a timer; the message says why, and what to write instead."""
+
+
+def too_many_headers(count: int) -> str:
+    """Return why a record with more than HEADERS_MAX headers is refused."""
+    return f"it has {count} headers: send at most {HEADERS_MAX}"
 
 
 def timer_id(headers: Iterable[tuple[str, bytes | None]]) -> tuple[bytes | None, bool]:

@@ -31,7 +31,8 @@ from tidemill.wire.source import Source
 Decoder = Callable[[Buffer, int], Any]
 
 ELEMENTS_MAX: Final = 1 << 16  # the most array elements in a message: decoding blocks the event loop (decision 15)
-# A message with more array elements than this must have at least 4 bytes for each: each becomes a Python object.
+# A message with more array elements than this must have at least 3 bytes for each: each becomes a Python object.  The
+# smallest ones that brokers send, empty headers of records that wait (`peer/timer_list`), have 3.
 ELEMENTS_FREE: Final = 1024
 
 _UNPACKERS: Final = 32  # precompiled structs read arrays with fewer numbers than this
@@ -91,7 +92,7 @@ def _refuse_count(count: int, left: int) -> None:
 
 def _elements_max(size: int) -> int:
     """Return the maximum number of array elements in a message of `size` bytes."""
-    return min(max(ELEMENTS_FREE, size >> 2), ELEMENTS_MAX)
+    return min(max(ELEMENTS_FREE, size // 3), ELEMENTS_MAX)
 
 
 def _refuse_tag(tag: int, read: int, size: int) -> None:

@@ -34,12 +34,14 @@ from tidemill.http.admission import CONNECTIONS_MAX, HEAD_BYTES_MAX, RESERVED
 from tidemill.http.v1.budgets import BYTES_MAX, WAITS_MAX
 from tidemill.http.v1.calls import BODY_BYTES_MAX
 from tidemill.http.v1.record_schema import DECOMPRESSED_BYTES_MAX
+from tidemill.model import errors
 from tidemill.runtime.open_files_limit import raise_open_files_limit
 
 GROWN_MAX = 64 * MIB  # through one attack, at its peak, and through all of them
 CROWD = 1_000
 CLOSE = b"Connection: close\r\n"
 SERVED_S_MAX = 5.0  # for a request of a normal client during an attack
+RELEASED_S_MAX = 30.0  # for hundreds of records
 
 
 @pytest.fixture(scope="module")
@@ -409,6 +411,43 @@ def _compressed(rows: Sequence[RecordTuple]) -> bytearray:
     batch = recompress(Recompression(plain, Compression(Codec.ZSTD), len(plain)))
     assert not isinstance(batch, BatchProblem)
     return batch
+
+
+def test_countless_headers_of_records_that_wait_are_bounded(
+    broker: AttackedBroker, topic: str, attacker: HttpAttacker
+) -> None:
+    """
+    A record with hundreds of thousands of headers is refused.  Millions in many records are listed, moved and released
+    few at a time, also when 30 clients request lists at once and read nothing.
+    """
+    name, now_ms = f"{topic}-waiting", time.time_ns() // 1_000_000
+    attacker.status(post("/v1/topics", b'{"name": "%s", "kind": "timer", "partitions": 1}' % name.encode()))
+    timers = f"/v1/topics/{name}/timers"
+
+    def written(records: int, headers: int) -> int:
+        own = [("", None)] * headers + [("tidemill-delay", b"1h"), ("tidemill-arrivals", b"")]
+        with broker.connect() as producer:
+            batch = build_batch([(b"k", b"", own, now_ms)] * records)
+            answered = producer.ask(raw_produce_request(name, batch), 9)
+        code: int = answered.responses[0].partition_responses[0].error_code
+        return code
+
+    assert errors.INVALID_RECORD == written(1, 450_000)
+    assert [0] * 6 == [written(45, 9_998) for _ in range(6)]
+    status, page = attacker.json(f"{timers}?values=true&limit=1000")
+    assert (200, 3) == (status, len(page["records"]))
+    with attacker.crowd(30, receive_buffer=4_096) as clients:
+        for client in clients:
+            client.sendall(get(f"{timers}?values=true&limit=1000"))
+        assert_others_are_served(broker, attacker, topic)
+        statuses = Counter(statuses_of(clients, 20))
+    assert {200, 503} >= {*statuses}
+    rescheduled = attacker.first_bytes(post(f"{timers}:reschedule", b'{"key": "k", "delay": "1ms"}'), 400)
+    assert b'"rescheduled":270' in rescheduled
+    until = time.monotonic() + RELEASED_S_MAX
+    while attacker.json(f"{timers}/stats")[1]["waiting"] and time.monotonic() < until:
+        time.sleep(0.2)
+    assert 270 == attacker.json(f"/v1/topics/{name}/partitions/0/records?limit=1")[1]["end"]
 
 
 def test_a_connection_after_the_attacks_is_served(topic: str, attacker: HttpAttacker) -> None:

@@ -79,3 +79,13 @@ def test_plain_tuples_are_accepted_as_records():
     found = read_records(built)
 
     assert [Record(b"k", None, (("h", None),), 50, 0)] == found
+
+
+@given(records=record_lists, data=st.data())
+@settings(max_examples=60)
+def test_a_batch_is_built_of_parts(records, data):
+    """The batch is the same as if all records had been there at once."""
+    ends = sorted(data.draw(st.sets(st.integers(1, len(records)))) | {len(records)})
+    first, *further = (records[start:end] for start, end in zip([0, *ends], ends, strict=False))
+
+    assert build_batch(records) == build_batch(first, further=iter(further))

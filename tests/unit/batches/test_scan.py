@@ -157,6 +157,24 @@ def test_numbers_in_headers_are_read(scan, headers, otherwise):
     assert found == (None if None in wanted else wanted)
 
 
+def test_a_record_with_too_many_headers_has_no_number(scan):
+    """A caller must look closer, whatever their names are."""
+    block, _ = block_of([Record(None, None, [("", None)] * count) for count in (1, 3)])
+
+    assert [7, 7] == scan.header_numbers(block, 0, len(block), 2, b"due", b"due", 7, 3)
+    assert scan.header_numbers(block, 0, len(block), 2, b"due", b"due", 7, 2) is None
+
+
+@settings(max_examples=40)
+@given(records=record_lists, noise=st.binary(max_size=20))
+def test_headers_are_counted(scan, records, noise):
+    block, _ = block_of(records)
+
+    counts = scan.header_counts(noise + block + noise, len(noise), len(noise + block))
+
+    assert [len(it.headers) for it in records] == [*counts]
+
+
 @settings(max_examples=100)
 @given(headers=st.lists(numbered_headers, min_size=1, max_size=4))
 def test_values_of_headers_are_read(scan, headers):
@@ -228,6 +246,8 @@ def test_malformed_records_have_no_numbers_and_no_rows(scan):
     cut = block[:-1]
     with pytest.raises(scan.MalformedRecords, match="record 0"):
         scan.record_starts(cut, 0, len(cut))
+    with pytest.raises(scan.MalformedRecords, match="record 0"):
+        scan.header_counts(cut, 0, len(cut))
     with pytest.raises(scan.MalformedRecords, match="record 0"):
         scan.header_numbers(cut, 0, len(cut), 1, b"due", b"due", 0)
     with pytest.raises(scan.MalformedRecords, match="record 0"):

@@ -1,18 +1,20 @@
 """Batches whose records have plain headers are read without decoding them, with the same result."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidemill.batches.batch import read_header
 from tidemill.batches.builder import build_batch
 from tidemill.batches.records import Record, read_records
-from tidemill.timer import normalize
-from tidemill.timer.arrival_records import arrivals_in, consumed_by
-from tidemill.timer.due_row import UNPLACED, unpack_rows
+from tidemill.timer import arrival_records, normalize
+from tidemill.timer.arrival_records import arrivals_in, consumed_by, decoded_parts, kept_in, records_of, starts_of
+from tidemill.timer.due_row import KEPT, UNPLACED, unpack_rows
 from tidemill.timer.normalize import RecordRefused, normalized
-from tidemill.timer.release_batch import Waiting, released_batch
+from tidemill.timer.release_batch import Waiting, kept_batch, released_batch
 from tidemill.timer.timer_headers import hash_of
 from tidemill.timer.waiting_set import Arrival
 
@@ -93,3 +95,38 @@ def test_a_released_batch_names_the_arrivals_that_it_consumes(arrivals: list[int
     batch = released_batch([Waiting(it, STAMP, 5, plain) for it in arrivals], STAMP)
 
     assert arrivals == consumed_by(batch)
+
+
+def test_records_are_decoded_in_parts_of_few_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A record that has arrived before its headers were bounded is a part of its own.
+    """
+    counts = [2, 0, 3, 9, 1, 5, 0, 0, 0]
+    batch = build_batch([(b"%d" % at, b"", [("", None)] * count, at) for at, count in enumerate(counts)], base_offset=7)
+    header, starts = read_header(batch), starts_of(batch)
+    monkeypatch.setattr(arrival_records, "PART_RECORDS", 3)
+    monkeypatch.setattr(arrival_records, "PART_HEADERS", 5)
+
+    parts = [*decoded_parts(batch, starts, header)]
+
+    assert [[2, 0, 3], [9], [1], [5, 0, 0], [0]] == [[len(it.headers) for it in part] for part in parts]
+    assert read_records(batch) == [it for part in parts for it in part]
+    assert [*zip(read_records(batch), pairwise(starts), strict=True)] == [*records_of(batch, header)]
+
+
+def test_a_malformed_record_is_no_record_with_countless_headers() -> None:
+    batch = build_batch([(b"k", b"", (), 5)] * 2)
+    starts = starts_of(batch)
+    batch[starts[1]] = 0xFF
+
+    with pytest.raises(ValueError, match="record 1"):
+        [*decoded_parts(batch, starts, read_header(batch))]
+
+
+def test_rows_of_moved_records_are_those_of_their_last_headers() -> None:
+    plain = bytes(build_batch([(b"k", b"a", (("x", b"1"), ("tidemill-arrival", b"9")), 5)])[61:])
+    batch = kept_batch([Waiting(at, STAMP + at, 5, plain) for at in (3, 8)])
+
+    rows = unpack_rows(kept_in(batch, 70, None))
+
+    assert [(STAMP + 3, 3, 70 | KEPT), (STAMP + 8, 8, 71 | KEPT)] == [(it.due_ms, it.arrival, it.offset) for it in rows]

@@ -8,8 +8,10 @@ from tidemill.batches.batch import Buffer, crc_matches, read_header
 from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.compression import Codec
 from tidemill.batches.records import read_records
+from tidemill.timer import arrival_records
 from tidemill.timer.due_time import DELAY, DELIVER_AT
 from tidemill.timer.normalize import RecordRefused, normalized
+from tidemill.timer.timer_headers import HEADERS_MAX, TIMER_ID
 
 STAMP = 1_800_000_000_000
 SIZE_MAX = 1 << 20
@@ -130,3 +132,54 @@ def test_too_many_schedules_are_refused_before_they_are_parsed() -> None:
         normalized(batch, STAMP, size_max=SIZE_MAX, schedules_max=3)
 
     assert 4 == refused.value.index
+
+
+EMPTY = ("", None)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize(
+    "own",
+    [(), ((DELIVER_AT, b"1800000000500"),), ((DELAY, b"1s"),), ((DELIVER_AT, b"1800000000500"), (TIMER_ID, b"a"))],
+)
+def test_a_record_with_countless_headers_is_refused(own: tuple[tuple[str, bytes], ...], codec: Codec) -> None:
+    """
+    Each of them may have two bytes, and take a hundred in memory, wherever the record is decoded.
+    """
+    others = [EMPTY] * (HEADERS_MAX - len(own))
+    accepted = build_batch([record(*own, *others)] * 2, codec=codec)
+    refused = build_batch([record(), record(*own, EMPTY, *others)], codec=codec)
+
+    assert [HEADERS_MAX] * 2 == [len(it.headers) for it in read_records(normalized(accepted, STAMP, size_max=SIZE_MAX))]
+    with pytest.raises(RecordRefused, match="it has 10001 headers: send at most 10000") as problem:
+        normalized(refused, STAMP, size_max=SIZE_MAX)
+    assert 1 == problem.value.index
+
+
+def test_a_batch_is_rewritten_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Many records that are few bytes together take much more memory when all are decoded.
+    """
+    headers = [[EMPTY] * (at % 3) + [(DELAY, b"%ds" % at)] * (at % 2) for at in range(20)]
+    batch = build_batch([record(*it, timestamp=at) for at, it in enumerate(headers)], producer_id=7)
+    at_once = normalized(batch, STAMP, size_max=SIZE_MAX)
+    wrong = build_batch([*[record((DELAY, b"1"))] * 9, record((DELAY, b"soon"))])
+
+    monkeypatch.setattr(arrival_records, "PART_RECORDS", 4)
+    monkeypatch.setattr(arrival_records, "PART_HEADERS", 5)
+
+    assert at_once == normalized(batch, STAMP, size_max=SIZE_MAX)
+    with pytest.raises(RecordRefused, match="tidemill-delay='soon'") as problem:
+        normalized(wrong, STAMP, size_max=SIZE_MAX)
+    assert 9 == problem.value.index
+
+
+def test_a_batch_with_fewer_records_than_it_says_is_refused() -> None:
+    batch = build_batch([record((DELAY, b"1s"))] * 2)
+    batch[57:61] = (3).to_bytes(4)  # the record count
+
+    with pytest.raises(ValueError, match="record"):
+        normalized(batch, STAMP, size_max=SIZE_MAX)
+    batch[57:61] = (1).to_bytes(4)
+    with pytest.raises(ValueError, match="a batch of 1 records has 2"):
+        normalized(batch, STAMP, size_max=SIZE_MAX)

@@ -17,7 +17,7 @@ from tidemill.shard.append import append_own
 from tidemill.shard.arrivals import waiting_bytes
 from tidemill.shard.partition import Partition
 from tidemill.storage.partition.partition_log import PartitionLog
-from tidemill.timer.arrival_records import arrival_of_kept, deliver_at, records_of
+from tidemill.timer.arrival_records import PART_HEADERS, arrival_of_kept, deliver_at, records_of
 from tidemill.timer.release_batch import ADDED_BYTES_MAX, Waiting, kept_batch
 from tidemill.timer.timer_partition import TimerPartition
 from tidemill.timer.waiting_set import WaitingView
@@ -141,11 +141,12 @@ def _long_waiting(
     log: PartitionLog, first: int, end: int, view: WaitingView, later_than: int, *, is_kept: bool, bytes_max: int
 ) -> tuple[list[Waiting], int]:
     """
-    Return records from `first` on that are due later, as many as a batch of at most `bytes_max` bytes has, but those of
-    the next SCANNED_MAX records only, and the offset at which to go on.  Waits for the disk.
+    Return records from `first` on that are due later, as many as a batch of at most `bytes_max` bytes and
+    PART_HEADERS headers has, but those of the next SCANNED_MAX records only, and the offset at which to go on.  Waits
+    for the disk.
     """
     found: list[Waiting] = []
-    size, scanned_end = HEADER_BYTES, first + SCANNED_MAX
+    size, headers, scanned_end = HEADER_BYTES, 0, first + SCANNED_MAX
     for _, batch in positioned_batches(log, first, end):
         header = read_header(batch)
         for offset, (record, (start, stop)) in enumerate(records_of(batch, header), header.base_offset):
@@ -156,9 +157,9 @@ def _long_waiting(
             arrival = arrival_of_kept(record) if is_kept else offset
             due = view.due_ms(arrival, deliver_at(record, header.max_timestamp))
             if offset < end and view.waits(arrival) and due > later_than:
-                size += stop - start + ADDED_BYTES_MAX
+                size, headers = size + stop - start + ADDED_BYTES_MAX, headers + len(record.headers)
                 is_near = not found or abs(record.timestamp - found[0].timestamp) <= TIMESTAMP_DELTA_MAX
-                if not is_near or (found and size > bytes_max):
+                if not is_near or (found and (size > bytes_max or headers > PART_HEADERS)):
                     return found, offset
                 found.append(Waiting(arrival, due, record.timestamp, bytes(batch[start:stop])))
     return found, end

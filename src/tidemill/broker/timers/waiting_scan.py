@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from tidemill.batches.batch import read_header
-from tidemill.batches.records import Record
+from tidemill.batches.records import HEADER_MEMORY, RECORD_MEMORY, Record
 from tidemill.broker.timers.positioned_batches import positioned_batches
 from tidemill.broker.timers.waiting_reader import WaitingLogs
 from tidemill.peer.timer_resolve import UNBOUNDED, Selection
@@ -39,7 +39,8 @@ class WaitingRecord(NamedTuple):
     def held_bytes(self) -> int:
         """About how many bytes the record takes."""
         key, value, headers = self.record.key, self.record.value, self.record.headers
-        return sum(len(it or b"") for it in (key, value)) + sum(len(name) + len(it or b"") for name, it in headers)
+        size = RECORD_MEMORY + len(key or b"") + len(value or b"")
+        return size + sum(HEADER_MEMORY + len(name) + len(it or b"") for name, it in headers)
 
     @property
     def has_time(self) -> bool:

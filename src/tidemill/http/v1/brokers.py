@@ -23,6 +23,7 @@ from tidemill.wire.schema import Api, Message
 
 REPEATABLE_S_MAX: Final = 5.0  # for a response: a frozen broker keeps its connections, while others lead meanwhile
 FETCHES_MAX: Final = 8  # of one leader at the same time, of a megabyte each
+TIMER_LISTS_MAX: Final = 2  # of one leader at the same time, of four megabytes each
 DECODING_MAX: Final = 1  # batches that are decoded at the same time: more threads would only share one interpreter
 
 
@@ -68,6 +69,7 @@ class Brokers:
         self._links: dict[BrokerId, ListenerLinks] = {}
         self._background: set[asyncio.Task[Any]] = set()
         self._fetching: dict[BrokerId, asyncio.Semaphore] = {}  # by leader, so that one that hangs delays no others
+        self._listing: dict[BrokerId, asyncio.Semaphore] = {}  # likewise
         self.decoding = asyncio.Semaphore(DECODING_MAX)  # bounds the memory of decompressed batches
 
     @property
@@ -178,6 +180,11 @@ class Brokers:
             return await self.ask_listener(broker_id, fetch.API, request, response_s)
         async with self._fetching.setdefault(broker_id, asyncio.Semaphore(FETCHES_MAX)):
             return await self.ask_listener(broker_id, fetch.API, request, response_s)
+
+    async def list_timers(self, broker_id: BrokerId, api: Api, request: Message) -> Any:
+        """Like `ask_listener`, for lists of records that wait: they take turns, because each may have megabytes."""
+        async with self._listing.setdefault(broker_id, asyncio.Semaphore(TIMER_LISTS_MAX)):
+            return await self.ask_listener(broker_id, api, request)
 
     def _listener_of(self, broker_id: BrokerId) -> tuple[str, int] | None:
         known = self.image.brokers.get(broker_id)

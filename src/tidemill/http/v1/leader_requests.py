@@ -1,5 +1,6 @@
 """Asks the leader of a partition, and asks again while leaders move, with a request that may be repeated."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from tidemill.http.v1.brokers import Brokers, Unreachable
@@ -7,6 +8,7 @@ from tidemill.http.v1.kafka_errors import check, without_leader
 from tidemill.http.v1.retries import retried
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId
 from tidemill.wire.schema import Api, Message
 
 MOVING: Final = frozenset({
@@ -22,15 +24,27 @@ MOVING: Final = frozenset({
 """The errors of a leader or a coordinator that moves or fails, and of a broker that has not heard of the topic yet."""
 
 
-async def ask_leader(brokers: Brokers, topic: Topic, number: int, api: Api, request: Message, about: str) -> Any:
-    """Return the response of the partition's leader.  Raise Refused; `about` is the subject of the request."""
+async def ask_leader(
+    brokers: Brokers,
+    topic: Topic,
+    number: int,
+    api: Api,
+    request: Message,
+    about: str,
+    ask: Callable[[BrokerId, Api, Message], Awaitable[Any]] | None = None,
+) -> Any:
+    """
+    Return the response of the partition's leader.  Raise Refused; `about` is the subject of the request.  `ask` is how
+    the leader is asked, by default `brokers.ask_listener`.
+    """
+    asked = brokers.ask_listener if ask is None else ask
 
     async def attempt() -> Any | None:
         place = brokers.place(topic, number)
         if place is None:
             return None
         try:
-            response = await brokers.ask_listener(place.leader, api, request)
+            response = await asked(place.leader, api, request)
         except Unreachable:
             return None
         return None if response.error_code in MOVING else response

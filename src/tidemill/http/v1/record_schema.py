@@ -10,13 +10,13 @@ from typing import Final
 
 import msgspec
 
+from tidemill.batches.records import HEADER_MEMORY as HEADER_MEMORY
+from tidemill.batches.records import RECORD_MEMORY as RECORD_MEMORY
 from tidemill.batches.records import Record
 from tidemill.wire.primitives import Records
 
 DECOMPRESSED_BYTES_MAX: Final = 16 << 20  # of a batch: far more than producers gather in one
 HEADERS_MAX: Final = 50_000  # of records that are decoded together: two bytes of a batch can be a header
-HEADER_MEMORY: Final = 128  # of memory that a header takes beside its name and value
-RECORD_MEMORY: Final = 256  # and a record
 _CONTROLS: Final = bytes({*range(32)} - {*b"\t\n\r"})
 
 

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from tidemill.client.timer_choice import (
     CANCELLED,
     Change,
+    Listed,
     Outcome,
     Page,
     TimerChoice,
@@ -25,6 +26,7 @@ from tidemill.http.v1.budgets import taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S
 from tidemill.http.v1.leader_requests import ask_leader
+from tidemill.http.v1.record_schema import HEADER_MEMORY, RECORD_MEMORY
 from tidemill.http.v1.retries import retried
 from tidemill.http.v1.rights import DESCRIBE_TOPIC, READ_TOPIC, WRITE_TOPIC
 from tidemill.http.v1.timer_schema import (
@@ -53,7 +55,8 @@ from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 from tidemill.peer import timer_list, timer_resolve
 
-PARTITIONS_AT_ONCE: Final = 8  # of one request: a leader reads what waits for each, and answers with up to 4 MiB
+PARTITIONS_AT_ONCE: Final = 8  # of one request: a leader reads all that waits for each
+PAGE_BYTES_MAX: Final = 4 << 20  # of memory, unless the first record takes more
 _PATH: Final = "/v1/topics/{topic}/timers"
 _ALL: Final = TimerChoice()
 T = TypeVar("T")
@@ -74,8 +77,9 @@ class TopicTimers:
         self._topic = topic
 
     async def listed(self, partition: int, request: timer_list.Request) -> timer_list.Response:
+        ask = self._brokers.list_timers if request.max_records else None
         response: timer_list.Response = await ask_leader(
-            self._brokers, self._topic, partition, timer_list.API, request, self._about
+            self._brokers, self._topic, partition, timer_list.API, request, self._about, ask
         )
         return response
 
@@ -91,7 +95,8 @@ class TopicTimers:
         """Return the chosen records of a page.  `took` is called with the bytes that are held of them now."""
         after, found = order_of(query.cursor), Page((), has_more=False)
 
-        async def ask(partition: int) -> Page:
+        async def ask(partition: int) -> None:
+            nonlocal found
             request = list_request(
                 self._topic.topic_id,
                 partition,
@@ -100,13 +105,19 @@ class TopicTimers:
                 after=after,
                 has_values=query.values,
             )
-            return page_of(partition, await self.listed(partition, request))
+            # What others hold meanwhile is bounded, because the memory is taken in the turn in which the answer comes.
+            page = page_of(partition, await self.listed(partition, request))
+            found = within(merged((found, page), query.limit), PAGE_BYTES_MAX)
+            took(size_of(found))
 
         numbers = self.partitions(choice)
         for first in range(0, len(numbers), PARTITIONS_AT_ONCE):
-            pages = await asyncio.gather(*map(ask, numbers[first : first + PARTITIONS_AT_ONCE]))
-            took(sum(map(_size, (found, *pages))))
-            found = merged((found, *pages), query.limit)
+            asking = [asyncio.create_task(ask(it)) for it in numbers[first : first + PARTITIONS_AT_ONCE]]
+            try:
+                await asyncio.gather(*asking)
+            finally:
+                for task in asking:  # after a refusal, none of them may take memory any more
+                    task.cancel()
         return found
 
     async def each(self, choice: TimerChoice, ask: Callable[[int], Awaitable[T]]) -> list[T]:
@@ -157,8 +168,25 @@ class TopicTimers:
         return f"topic {self._topic.name}"
 
 
-def _size(page: Page) -> int:
-    return sum(it.record.size_bytes for it in page.records)
+def size_of(page: Page) -> int:
+    """Return about how many bytes of memory the records of a page take."""
+    return sum(map(_size, page.records))
+
+
+def within(page: Page, bytes_max: int) -> Page:
+    """Return the first records of a page, as many as take up to `bytes_max` bytes of memory, but at least one."""
+    size = 0
+    for count, it in enumerate(page.records):
+        size += _size(it)
+        if count and size > bytes_max:
+            return Page(page.records[:count], has_more=True)
+    return page
+
+
+def _size(listed: Listed) -> int:
+    it = listed.record
+    size = RECORD_MEMORY + sum(len(part or b"") for part in (it.key, it.value, it.timer_id))
+    return size + sum(HEADER_MEMORY + len(header.name) + len(header.value or b"") for header in it.headers)
 
 
 def _timers(call: Call) -> TopicTimers:

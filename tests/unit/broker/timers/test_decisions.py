@@ -445,6 +445,20 @@ def test_a_list_is_bounded_by_what_is_sent(world: BrokerWorld, is_by_arrival: bo
     assert all(it.value is None and it.size_bytes > 400_000 for it in without.records)
 
 
+@pytest.mark.parametrize("is_by_arrival", [False, True])
+def test_a_list_is_bounded_by_the_memory_of_its_headers(world: BrokerWorld, is_by_arrival: bool) -> None:
+    """
+    An empty header has two bytes in the log, and takes a hundred in memory.
+    """
+    for _ in range(6):
+        send(world, (b"", [*delay("1h"), *[("", None)] * 9_999]))
+
+    page = listed(world, max_records=100, is_by_arrival=is_by_arrival)
+
+    assert ([0, 1, 2], True) == ([it.arrival for it in page.records], page.has_more)
+    assert [10_000] * 3 == [len(it.headers) for it in page.records]
+
+
 @pytest.mark.parametrize("has_values", [False, True])
 def test_a_scan_holds_a_bounded_number_of_bytes(world: BrokerWorld, has_values: bool) -> None:
     """

@@ -21,6 +21,7 @@ from tests.unit.broker.timers.timer_topic import (
     timers,
     values,
 )
+from tidemill.batches.batch import read_header
 from tidemill.batches.builder import build_batch
 from tidemill.broker.shards import ready_loop
 from tidemill.broker.timers import draining, positioned_batches, waiting_scan
@@ -241,6 +242,26 @@ def test_records_whose_timestamps_are_far_apart_are_moved_in_several_batches(mon
     for _ in range(3):
         world.pass_time(HOUR_MS)
     assert [b"0", b"1", b"2"] == long_waiting(world)
+
+
+def test_few_headers_are_moved_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The records of a batch are decoded together when it is written, and an empty header takes a hundred bytes then.
+    """
+    monkeypatch.setattr(draining, "SPARE_BYTES", 0)
+    monkeypatch.setattr(draining, "PART_HEADERS", 8)
+    world = BrokerWorld()
+    create(world, internal_segment_bytes="3000")
+    send(world, *[(b"", [*delay("2h"), *[("", None)] * count]) for count in (3, 3, 3, 20, 1)])
+    for _ in range(4):
+        send(world, *[(bytes(200), delay(10))] * 9)
+    for _ in range(60):
+        world.pass_time(250)
+
+    kept = world.partition(TOPIC).kept
+    assert kept is not None
+    batches = positioned_batches.positioned_batches(kept.log, 0, kept.log.end_offset)
+    assert [2, 1, 1, 1] == [read_header(batch).record_count for _, batch in batches]
 
 
 def waiting_world(monkeypatch: pytest.MonkeyPatch) -> BrokerWorld:

@@ -1,0 +1,105 @@
+"""Lists of records that wait, as HTTP puts them together from the leaders' answers."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidemill.client.timer_choice import TimerChoice
+from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Exhausted
+from tidemill.http.v1.timer_schema import ListQuery, order_of
+from tidemill.http.v1.timers import PAGE_BYTES_MAX, TopicTimers, size_of
+from tidemill.peer import timer_list
+
+TOPIC: Any = SimpleNamespace(name="reminders", topic_id=bytes(16), partition_count=20)
+Record = timer_list.Response.Record
+
+
+class Leaders:
+    """Each partition has records that are due alternately; leaders answer in the reverse order of the requests."""
+
+    def __init__(self, size: int, headers: int = 0, count: int = 2) -> None:
+        self._size = size
+        self._headers = headers
+        self._count = count
+        self.answered: list[int] = []
+
+    def config_of(self, topic: Any) -> Any:
+        return SimpleNamespace(is_timer=True)
+
+    def place(self, topic: Any, number: int) -> Any:
+        return SimpleNamespace(leader=1)
+
+    async def list_timers(self, leader: int, api: Any, request: timer_list.Request) -> timer_list.Response:
+        for _ in range(20 - request.partition):
+            await asyncio.sleep(0)
+        self.answered.append(request.partition)
+        headers = [Record.Header(name="", value=None)] * self._headers
+        records = [
+            Record(arrival=at, due_ms=at, timestamp_ms=0, size_bytes=1, value=bytes(self._size), headers=headers)
+            for at in range(self._count)
+        ]
+        after = request.after_due_ms, request.after_arrival
+        behind = [it for it in records if (it.due_ms, it.arrival) > after]
+        return timer_list.Response(records=behind[: request.max_records])
+
+
+def listed(leaders: Any, cursor: str | None = None, limit: int = 100) -> tuple[list[tuple[int, int]], Any, list[int]]:
+    """Return due times and partitions of a page, where the next one begins, and which bytes were taken."""
+    query, taken = ListQuery(limit=limit, values=True, **({} if cursor is None else {"cursor": cursor})), list[int]()
+    page = asyncio.run(TopicTimers(leaders, TOPIC).page(TimerChoice(), query, taken.append))
+    assert taken[-1] == size_of(page)
+    return [(it.order.due_ms, it.order.partition) for it in page.records], page.next, taken
+
+
+def test_records_of_all_partitions_are_in_order() -> None:
+    found, after, _ = listed(Leaders(1))
+
+    assert ([(due, partition) for due in (0, 1) for partition in range(20)], None) == (found, after)
+
+
+@pytest.mark.parametrize(("size", "headers"), [(1 << 20, 0), (0, 10_000)])
+def test_a_page_takes_bounded_memory_and_the_next_one_goes_on(size: int, headers: int) -> None:
+    """
+    The leader of each partition answers with so much: all of them would take a multiple.
+    """
+    found, after, taken = listed(Leaders(size, headers))
+    assert max(taken) <= PAGE_BYTES_MAX
+    assert 3 == len(found)
+
+    pages = [found]
+    while after is not None:
+        found, after, _ = listed(Leaders(size, headers), "-".join(map(str, after)))
+        pages.append(found)
+
+    assert [(due, partition) for due in (0, 1) for partition in range(20)] == [it for page in pages for it in page]
+
+
+def test_a_record_of_any_size_is_on_a_page() -> None:
+    found, after, _ = listed(Leaders(PAGE_BYTES_MAX + 1))
+
+    assert ([(0, 0)], order_of("0-0-0")) == (found, after)
+
+
+def test_nothing_is_taken_after_a_refusal() -> None:
+    """
+    The request is over then, and would never give it back.
+    """
+    leaders: Any = Leaders(1)
+    took: list[int] = []
+
+    def refusing(size: int) -> None:
+        took.append(size)
+        raise Exhausted(f"{RESPONSE_BYTES_MAX} bytes are taken")
+
+    async def run() -> None:
+        with pytest.raises(Exhausted):
+            await TopicTimers(leaders, TOPIC).page(TimerChoice(), ListQuery(), refusing)
+        took.clear()
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert [] == took
+    assert len(leaders.answered) < 8
