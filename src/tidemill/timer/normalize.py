@@ -30,6 +30,7 @@ from tidemill.timer.timer_headers import (
 )
 
 SCHEDULES_MAX: Final = 10_000  # of one partition
+HEADER_BYTES_MIN: Final = 2
 BATCH_SCHEDULES_MAX: Final = 500  # of one batch, because the event loop computes when they occur first
 
 
@@ -99,9 +100,9 @@ class _Parts:
     def __init__(self, block: RecordBlock) -> None:
         self.block = block
         self._starts: array[int] = scan.record_starts(block.data, block.start, block.end)
-        found, promised = len(self._starts) - 1, block.header.record_count
-        if not found or found != promised:
-            raise ValueError(f"a batch of {promised} records has {found}")
+        found, said = len(self._starts) - 1, block.header.record_count
+        if not found or found != said:
+            raise ValueError(f"a batch of {said} records has {found}")
         self._all: list[Record] | None = None
 
     def __iter__(self) -> Iterator[list[Record]]:
@@ -116,6 +117,8 @@ class _Parts:
 
 def _check_header_counts(block: Buffer, start: int, end: int) -> None:
     """Raise RecordRefused if a record has so many headers that it would take much memory wherever it is decoded."""
+    if end - start <= HEADER_BYTES_MIN * HEADERS_MAX:
+        return
     counts = scan.header_counts(block, start, end)
     if max(counts, default=0) > HEADERS_MAX:
         index, count = next((index, count) for index, count in enumerate(counts) if count > HEADERS_MAX)

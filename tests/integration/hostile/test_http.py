@@ -36,6 +36,7 @@ from tidemill.http.v1.calls import BODY_BYTES_MAX
 from tidemill.http.v1.record_schema import DECOMPRESSED_BYTES_MAX
 from tidemill.model import errors
 from tidemill.runtime.open_files_limit import raise_open_files_limit
+from tidemill.wire.messages import produce
 
 GROWN_MAX = 64 * MIB  # through one attack, at its peak, and through all of them
 CROWD = 1_000
@@ -448,6 +449,33 @@ def test_countless_headers_of_records_that_wait_are_bounded(
     while attacker.json(f"{timers}/stats")[1]["waiting"] and time.monotonic() < until:
         time.sleep(0.2)
     assert 270 == attacker.json(f"/v1/topics/{name}/partitions/0/records?limit=1")[1]["end"]
+    assert 204 == attacker.status(get(f"/v1/topics/{name}", method=b"DELETE"))
+
+
+def test_lists_of_large_records_that_wait_share_a_budget(
+    broker: AttackedBroker, topic: str, attacker: HttpAttacker
+) -> None:
+    """
+    30 clients request megabytes of several partitions and read nothing: few get them, and the others leave nothing
+    behind.
+    """
+    name = f"{topic}-large"
+    attacker.status(post("/v1/topics", b'{"name": "%s", "kind": "timer", "partitions": 8}' % name.encode()))
+    with broker.connect() as producer:
+        for number in range(8):
+            batch = build_batch([(None, bytes(900_000), [("tidemill-delay", b"1h")], 0)])
+            data = produce.Request.Topic.Partition(index=number, records=memoryview(batch))
+            topics = [produce.Request.Topic(name=name, partition_data=[data])]
+            asked = produce.Request(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=topics)
+            assert 0 == producer.ask(asked, 9).responses[0].partition_responses[0].error_code
+    for _ in range(3):
+        with attacker.crowd(30, receive_buffer=4_096) as clients:
+            for client in clients:
+                client.sendall(get(f"/v1/topics/{name}/timers?values=true"))
+            statuses = Counter(statuses_of(clients, 20))
+        attacker.wait_until_alone()
+        assert {200, 503} == {*statuses}
+    assert 204 == attacker.status(get(f"/v1/topics/{name}", method=b"DELETE"))
 
 
 def test_a_connection_after_the_attacks_is_served(topic: str, attacker: HttpAttacker) -> None:

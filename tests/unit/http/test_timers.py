@@ -1,8 +1,10 @@
 """Lists of records that wait, as HTTP puts them together from the leaders' answers."""
 
 import asyncio
+import contextlib
+import gc
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -103,3 +105,27 @@ def test_nothing_is_taken_after_a_refusal() -> None:
     asyncio.run(run())
     assert [] == took
     assert len(leaders.answered) < 8
+
+
+def test_a_refusal_keeps_nothing_of_what_was_read() -> None:
+    """
+    Its traceback and the tasks refer to each other: what a budget no longer counts would stay in memory until the next
+    collection of cycles.
+    """
+
+    def refusing(size: int) -> None:
+        raise Exhausted("no bytes are left")
+
+    async def run() -> int:
+        with contextlib.suppress(Exhausted):
+            await TopicTimers(cast(Any, Leaders(1)), TOPIC).page(TimerChoice(), ListQuery(), refusing)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return sum(isinstance(it, Record) for it in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert 0 == asyncio.run(run())
+    finally:
+        gc.enable()

@@ -59,6 +59,7 @@ PARTITIONS_AT_ONCE: Final = 8  # of one request: a leader reads all that waits f
 PAGE_BYTES_MAX: Final = 4 << 20  # of memory, unless the first record takes more
 _PATH: Final = "/v1/topics/{topic}/timers"
 _ALL: Final = TimerChoice()
+NOTHING: Final = Page((), has_more=False)
 T = TypeVar("T")
 
 
@@ -93,7 +94,7 @@ class TopicTimers:
         took: Callable[[int], None],
     ) -> Page:
         """Return the chosen records of a page.  `took` is called with the bytes that are held of them now."""
-        after, found = order_of(query.cursor), Page((), has_more=False)
+        after, found = order_of(query.cursor), NOTHING
 
         async def ask(partition: int) -> None:
             nonlocal found
@@ -108,6 +109,7 @@ class TopicTimers:
             # What others hold meanwhile is bounded, because the memory is taken in the turn in which the answer comes.
             page = page_of(partition, await self.listed(partition, request))
             found = within(merged((found, page), query.limit), PAGE_BYTES_MAX)
+            del page
             took(size_of(found))
 
         numbers = self.partitions(choice)
@@ -115,6 +117,9 @@ class TopicTimers:
             asking = [asyncio.create_task(ask(it)) for it in numbers[first : first + PARTITIONS_AT_ONCE]]
             try:
                 await asyncio.gather(*asking)
+            except BaseException:
+                found = NOTHING  # the error refers to this frame, and lives on until cycles are collected
+                raise
             finally:
                 for task in asking:  # after a refusal, none of them may take memory any more
                     task.cancel()
