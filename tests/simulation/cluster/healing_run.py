@@ -117,7 +117,8 @@ class HealingRun(ClusterRun):
         machine.start()
 
     def _die(self) -> None:
-        if len(self.machines) <= BROKERS_MIN or len(self.check.gone) >= DEATHS_MAX:
+        """Lose a broker for good, but no two within a moment: a new shard could be placed on both, without a leader."""
+        if len(self.machines) <= BROKERS_MIN or len(self.check.gone) >= DEATHS_MAX or self._is_loss_unknown():
             return
         able = [it for it in self.machines if it.voter is not None and self.faults.may_be_destroyed(it)]
         if able:
@@ -126,6 +127,15 @@ class HealingRun(ClusterRun):
             machine.lose_power(ALL_LOST)
             self.machines.remove(machine)
             self.check.gone.append(machine)
+
+    def _is_loss_unknown(self) -> bool:
+        """Return whether a broker that was lost for good still counts as live."""
+        machine = self._controller()
+        image = None if machine is None or machine.broker is None else machine.broker.image
+        lost = {it.voter for it in self.check.gone}
+        return image is None or any(
+            it.voter in lost and it.presence is Presence.ACTIVE for it in image.brokers.values()
+        )
 
     def _drain(self) -> None:
         drain = self._operations.choice((Drain.LEADERS, Drain.ALL))
@@ -177,9 +187,12 @@ class HealingRun(ClusterRun):
             self._released[machine.name] = closed
 
     def _note_image(self, image: ClusterImage) -> None:
-        """Check that no broker becomes GONE by itself while another one has been lost, too, and was not replaced."""
+        """
+        Check that no broker becomes GONE by itself while another one has been lost, too, and was not replaced.  One
+        that was lost before it had registered its directory carries nothing, and does not count.
+        """
         gone = {it.broker_id for it in image.brokers.values() if it.presence is Presence.GONE}
-        silent = {it.broker_id for it in image.brokers.values() if it.presence is Presence.SILENT}
+        silent = {it.broker_id for it in image.registered() if it.presence is Presence.SILENT}
         now_us = self.timeline.now_us
         lost = {it.voter.broker_id for it in self.check.gone if it.voter is not None}
         others = {it for it in silent & lost if now_us - self._silent_since_us.get(it, now_us) > seconds(SEEN_S)}
@@ -252,7 +265,7 @@ class HealingRun(ClusterRun):
         # A directory that was lost before it was registered carries nothing, and is left as it is.
         away = {it.broker_id for it in image.registered() if not self._is_there(it.broker_id)}
         gone = {it.broker_id for it in image.registered() if it.presence is Presence.GONE}
-        silent = {it.broker_id for it in image.brokers.values() if it.presence is Presence.SILENT}
+        silent = {it.broker_id for it in image.registered() if it.presence is Presence.SILENT}
         emptied = {it.broker_id for it in image.brokers.values() if it.drain is Drain.ALL}
         idle = {it.broker_id for it in image.brokers.values() if it.drain is not Drain.NONE}
         unregistered = {it.broker_id for it in image.brokers.values() if not it.is_registered}

@@ -42,7 +42,9 @@ def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [1486, 1540, 2380], ids=["two in maintenance", "three in maintenance", "all of a shard in maintenance"]
+    "seed",
+    [1486, 1540, 2380, 3190],
+    ids=["two drained", "three drained", "all of a shard drained", "an empty one lost"],
 )
 def test_a_brief_seed_that_found_a_bug_passes(seed: int) -> None:
     """
