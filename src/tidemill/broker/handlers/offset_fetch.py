@@ -17,6 +17,9 @@ error after which librdkafka (2.4 to 2.16, its issue 5586) requests a partition 
 partition is missing from the response (as in Kafka's), librdkafka never requests the partition's offset again and never
 reads the partition.  After STALE_MEMBER_EPOCH, librdkafka retries without a pause, so the broker delays this response.
 Kafka's own client checks only the group's error.
+
+COORDINATOR_NOT_AVAILABLE becomes NOT_COORDINATOR, after which clients look for the coordinator, too: aiokafka (0.14)
+gives up after the former.
 """
 
 from collections.abc import Sequence
@@ -101,7 +104,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
 
     def answered(at: int, reply: OffsetsFetched) -> None:
         if reply.error_code:
-            refused(at, reply.error_code)
+            is_away = reply.error_code == errors.COORDINATOR_NOT_AVAILABLE
+            refused(at, errors.NOT_COORDINATOR if is_away else reply.error_code)
         else:
             found(at, asked[at].answered(reply, broker.image))
 

@@ -132,7 +132,7 @@ def test_an_unavailable_coordinator_is_an_error_of_the_group(version: int) -> No
 
     answered = world.ask(Request(groups=groups) if version >= 8 else Request(group_id="g", topics=some), version)
 
-    code = errors.COORDINATOR_NOT_AVAILABLE
+    code = errors.NOT_COORDINATOR
     said = answered.groups[0] if version >= 8 else answered
     assert (code if version > 1 else errors.NONE) == said.error_code
     assert [("flights", [(0, -1, code)])] == told(said.topics)
@@ -170,7 +170,7 @@ def test_every_offset_of_an_unavailable_group_is_none(version: int) -> None:
 
     (group,) = world.ask(Request(groups=[Group(group_id="g", topics=None)]), version).groups
 
-    assert (errors.COORDINATOR_NOT_AVAILABLE, []) == (group.error_code, list(group.topics))
+    assert (errors.NOT_COORDINATOR, []) == (group.error_code, list(group.topics))
 
 
 def test_a_request_without_groups_is_answered() -> None:
