@@ -1,7 +1,7 @@
 """Sends Tidemill's own requests to the leaders of partitions, again and again until one answers or a deadline passes.
 
-A broker of Apache Kafka closes the connection, because it does not know the requests.  Each of them may be repeated, so
-a lost connection or a leader that moves ends no call.
+A broker of Apache Kafka closes the connection, because it does not know the requests.  Nearly all of them may be
+repeated, so a lost connection or a leader that moves ends no call.
 """
 
 from collections.abc import Callable
@@ -31,6 +31,10 @@ class RequestRefused(ClientError):
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
         self.name = name
+
+
+class OutcomeUnknown(ClientError):
+    """A request that may not be repeated was sent, and it is not known whether it has had an effect."""
 
 
 class _Retried(ClientError):
@@ -64,24 +68,36 @@ class LeaderRequests:
         request: Callable[[TopicId], Message],
         about: str,
         topic_id: TopicId | None = None,
+        *,
+        is_repeatable: bool = True,
     ) -> tuple[TopicId, Any]:
         """
         Send a request to the partition's leader, and return the topic's id and the response.
 
-        `about` begins the message of an error.  If `topic_id` is given, the topic must still have that id.  Raise an
-        error of the type `refusal`, TopicRecreated, UnknownTopic or RetriesExhausted.
+        `about` begins the message of an error.  If `topic_id` is given, the topic must still have that id.  A request
+        that is not repeatable is sent again only if no broker can have begun with it.  Raise an error of the type
+        `refusal`, TopicRecreated, UnknownTopic, RetriesExhausted or, for such a request, OutcomeUnknown.
         """
 
         def ask() -> tuple[TopicId, Any]:
             leader = self.leader(partition)
             current = self.topic_id(partition.topic, topic_id)
-            return current, self.ask_broker(leader.broker_id, api, request(current), about)
+            sent = request(current)
+            return current, self.ask_broker(leader.broker_id, api, sent, about, is_repeatable=is_repeatable)
 
         return self.retried(partition.topic, ask, about)
 
-    def ask_broker(self, broker_id: int, api: Api, request: Message, about: str) -> Any:
+    def ask_broker(self, broker_id: int, api: Api, request: Message, about: str, *, is_repeatable: bool = True) -> Any:
         """Send a request once, and return the response, whose error code is NONE."""
-        response: Any = self._cluster.connection_to(broker_id).request(api, request, version=VERSION)
+        connection = self._cluster.connection_to(broker_id)
+        try:
+            response: Any = connection.request(api, request, version=VERSION)
+        except BrokerUnreachable as lost:
+            if is_repeatable:
+                raise
+            raise OutcomeUnknown(f"{lost}; it is not known whether the request had its effect") from lost
+        if response.error_code == errors.REQUEST_TIMED_OUT and not is_repeatable:
+            raise OutcomeUnknown(response.error_message or "the broker does not know what became of the request")
         self.check(response.error_code, response.error_message, about)
         return response
 

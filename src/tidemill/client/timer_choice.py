@@ -76,6 +76,16 @@ class Change(NamedTuple):
         """Return a change without a delay, for a partition whose release clock says `limit_ms`."""
         return Change(self.operation, limit_ms + self.ms) if self.is_delay else self
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the change may be asked for again after its response was lost: a shift moves the records again."""
+        return self.operation != SHIFT
+
+    @property
+    def is_delaying(self) -> bool:
+        """Whether records are moved by a time that may be more than the topic allows some of them."""
+        return self.operation == SHIFT and self.ms > 0
+
 
 CANCELLED: Final = Change()
 

@@ -1,7 +1,7 @@
 """Lists, cancels and reschedules records that wait in a timer topic.
 
-The requests are Tidemill's own.  Every one may be repeated: what was cancelled stays so.  So this client retries after
-lost connections and leader changes, until a deadline; the outcome is that of the last try.
+The requests are Tidemill's own.  Every one but a shift may be repeated: what was cancelled stays so.  So this client
+retries after lost connections and leader changes, until a deadline; the outcome is that of the last try.
 """
 
 import sys
@@ -35,7 +35,7 @@ _ALL: Final = TimerChoice()
 class TimerClient:
     """
     Sends requests over the connections of `cluster`, one at a time.  It is not thread-safe.  Every method raises
-    RequestRefused, such as for a topic of another kind, UnknownTopic or RetriesExhausted.
+    RequestRefused, such as for a topic of another kind, UnknownTopic or RetriesExhausted; a shift also OutcomeUnknown.
     """
 
     def __init__(self, cluster: ClusterMetadata, *, deadline_ms: int | None = None) -> None:
@@ -94,6 +94,9 @@ class TimerClient:
     def resolve(self, topic: str, choice: TimerChoice, change: Change, *, is_trial: bool = False) -> Outcome:
         """Cancel or reschedule the chosen records.  In a trial, count them and change nothing."""
         asked = self._partitions(topic, choice)
+        if change.is_delaying and not is_trial and len(asked) > 1:
+            for number in asked:  # a shift that one partition refuses moves nothing in the others
+                self._resolve(topic, number, choice, change, is_trial=True)
         responses = [self._resolve(topic, number, choice, change, is_trial=is_trial) for number in asked]
         return outcome_of(responses, choice, asked)
 
@@ -106,6 +109,7 @@ class TimerClient:
             TopicPartition(topic, partition),
             lambda topic_id: resolve_request(topic_id, partition, choice, now, is_trial=is_trial),
             _about(topic),
+            is_repeatable=is_trial or change.is_repeatable,
         )
         found: timer_resolve.Response = response
         return found

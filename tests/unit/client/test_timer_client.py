@@ -8,8 +8,8 @@ import pytest
 from tests.unit.client.fake_cluster import TOPIC_ID, Disconnect, FakeCluster, Partition, Topic
 from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.failures import RetriesExhausted, UnknownTopic
-from tidemill.client.leader_requests import RequestRefused
-from tidemill.client.timer_choice import CANCELLED, Outcome, TimerChoice, delayed_by
+from tidemill.client.leader_requests import OutcomeUnknown, RequestRefused
+from tidemill.client.timer_choice import CANCELLED, Outcome, TimerChoice, delayed_by, shifted_by
 from tidemill.client.timer_client import TimerClient
 from tidemill.model import errors
 from tidemill.peer import timer_list, timer_resolve
@@ -114,6 +114,37 @@ def test_a_change_is_repeated_until_a_leader_decides(cluster: FakeCluster) -> No
         asked = answers(cluster, lambda _: failures.pop() if failures else timer_resolve.Response(changed=1))
         assert Outcome(1, 0, 0) == timers.resolve("t", TimerChoice(ids=[b"a"], partition=1), CANCELLED)
     assert 4 == len(asked)
+
+
+@pytest.mark.parametrize("answer", [Disconnect, timer_resolve.Response(error_code=errors.REQUEST_TIMED_OUT)])
+def test_a_shift_is_repeated_only_if_no_leader_can_have_begun(
+    cluster: FakeCluster, answer: Message | type[Disconnect]
+) -> None:
+    """A shift that is repeated moves the records twice."""
+    failures: list[Message | type[Disconnect]] = [
+        answer,
+        timer_resolve.Response(error_code=errors.NOT_LEADER_OR_FOLLOWER),
+    ]
+    with client(cluster) as timers:
+        asked = answers(cluster, lambda _: failures.pop() if failures else timer_resolve.Response(changed=1))
+        with pytest.raises(OutcomeUnknown):
+            timers.resolve("t", TimerChoice(ids=[b"a"], partition=1), shifted_by(5))
+        assert 2 == len(asked)
+        assert Outcome(1, 0, 0) == timers.resolve("t", TimerChoice(ids=[b"a"], partition=1), shifted_by(5))
+
+
+def test_a_shift_that_a_partition_refuses_moves_nothing_in_others(cluster: FakeCluster) -> None:
+    def answer(request: Message) -> Message:
+        assert isinstance(request, timer_resolve.Request)
+        is_late = request.partition == PARTITIONS - 1
+        return timer_resolve.Response(error_code=errors.INVALID_REQUEST if is_late else errors.NONE, changed=1)
+
+    with client(cluster) as timers:
+        asked = answers(cluster, answer)
+        with pytest.raises(RequestRefused):
+            timers.resolve("t", TimerChoice(), shifted_by(5))
+
+    assert {True} == {it.is_trial for _, it in asked}  # type: ignore[attr-defined]
 
 
 def test_a_delay_counts_from_the_clock_of_each_partition(cluster: FakeCluster) -> None:

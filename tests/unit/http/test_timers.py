@@ -3,16 +3,20 @@
 import asyncio
 import contextlib
 import gc
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tidemill.client.timer_choice import TimerChoice
+from tidemill.client.timer_choice import Change, Outcome, TimerChoice, due_at, shifted_by
+from tidemill.http.v1.brokers import Unreachable
 from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Exhausted
+from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.timer_schema import ListQuery, order_of
 from tidemill.http.v1.timers import PAGE_BYTES_MAX, TopicTimers, size_of
-from tidemill.peer import timer_list
+from tidemill.model import errors
+from tidemill.peer import timer_list, timer_resolve
 
 TOPIC: Any = SimpleNamespace(name="reminders", topic_id=bytes(16), partition_count=20)
 Record = timer_list.Response.Record
@@ -129,3 +133,77 @@ def test_a_refusal_keeps_nothing_of_what_was_read() -> None:
         assert 0 == asyncio.run(run())
     finally:
         gc.enable()
+
+
+class Deciders:
+    """Leaders of two partitions.  Each of `answers`, by partition and whether it is a trial, is given once."""
+
+    def __init__(self, answers: dict[tuple[int, bool], timer_resolve.Response | Unreachable]) -> None:
+        self._answers = answers
+        self.asked: list[tuple[int, bool]] = []
+
+    def config_of(self, topic: Any) -> Any:
+        return SimpleNamespace(is_timer=True)
+
+    def place(self, topic: Any, number: int) -> Any:
+        return SimpleNamespace(leader=1)
+
+    async def ask_listener(self, leader: int, api: Any, request: timer_resolve.Request) -> timer_resolve.Response:
+        at = request.partition, request.is_trial
+        self.asked.append(at)
+        found = self._answers.pop(at, None)
+        if isinstance(found, Unreachable):
+            raise found
+        return timer_resolve.Response(changed=1) if found is None else found
+
+
+def resolved(leaders: Any, change: Change) -> Outcome:
+    timers = TopicTimers(leaders, SimpleNamespace(name="reminders", topic_id=bytes(16), partition_count=2))  # type: ignore[arg-type]
+    return asyncio.run(timers.resolve(TimerChoice(), change))
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Unreachable("lost", is_sent=True),
+        timer_resolve.Response(error_code=errors.REQUEST_TIMED_OUT),
+        timer_resolve.Response(error_code=errors.NOT_ENOUGH_REPLICAS),
+    ],
+)
+def test_clients_do_not_repeat_a_shift_that_some_partitions_may_have_taken(
+    failure: timer_resolve.Response | Unreachable,
+) -> None:
+    """The error is the one after which the Python client does not repeat it, either."""
+    leaders = Deciders({(1, False): failure})
+
+    with pytest.raises(Refused) as refused:
+        resolved(leaders, shifted_by(-5))
+
+    body = json.loads(refused.value.answer.text)
+    assert (503, "REQUEST_TIMED_OUT") == (body["status"], body["error"])
+    assert "1 records or more were moved" in body["detail"]
+    assert [(0, False), (1, False)] == leaders.asked
+
+
+def test_other_changes_are_repeated_after_a_lost_connection() -> None:
+    leaders = Deciders({(1, False): Unreachable("lost", is_sent=True)})
+
+    assert 2 == resolved(leaders, due_at(10**12)).changed
+    assert [(0, False), (1, False), (1, False)] == leaders.asked
+
+
+def test_a_shift_that_a_partition_refuses_moves_nothing_in_others() -> None:
+    leaders = Deciders({(1, True): timer_resolve.Response(error_code=errors.INVALID_REQUEST)})
+
+    with pytest.raises(Refused) as refused:
+        resolved(leaders, shifted_by(5))
+
+    assert 400 == json.loads(refused.value.answer.text)["status"]
+    assert [(0, True), (1, True)] == leaders.asked
+
+
+def test_a_shift_moves_the_records_of_all_partitions() -> None:
+    leaders = Deciders({})
+
+    assert 2 == resolved(leaders, shifted_by(5)).changed
+    assert [(0, True), (1, True), (0, False), (1, False)] == leaders.asked

@@ -33,6 +33,11 @@ LOST: Final = (
     errors.NOT_LEADER_OR_FOLLOWER,
     "this broker no longer leads the partition: what became of the records is unknown; asking again is harmless",
 )
+SHIFT_LOST: Final = (
+    errors.REQUEST_TIMED_OUT,
+    "the shift has ended early: some of the records may have been moved, and the same request would move them again; "
+    "list the records, and shift those that were not moved",
+)
 
 
 class TimerResolution(Pending[timer_resolve.Response]):
@@ -47,6 +52,7 @@ class TimerResolution(Pending[timer_resolve.Response]):
         self._ids = [*dict.fromkeys(request.timer_ids)]
         self._latest_ms = DUE_MS_MAX  # at which a record may be due
         self._decisions: Iterator[Decision] = iter(())
+        self._has_decided = False  # whether a decision was proposed, which may be committed whatever happens
         self._selected: Iterator[tuple[int, int]] | None = None  # arrivals and due times, which a scan names one by one
         try:
             self._led = host.served(request.topic_id, request.partition)
@@ -218,6 +224,7 @@ class TimerResolution(Pending[timer_resolve.Response]):
     def _decide_next(self) -> None:
         decision, selected = next(self._decisions, None), self._selected
         if decision is not None:
+            self._has_decided = True
             self._led.decide(decision, self._decided)
         elif selected is not None:
             self._host.in_thread(lambda: [*islice(selected, ITEMS_MAX)], self._were_selected)
@@ -243,6 +250,8 @@ class TimerResolution(Pending[timer_resolve.Response]):
         )
 
     def _refuse(self, code: int, message: str | None) -> None:
+        if self._has_decided and self._request.operation == SHIFT:  # every other request may be repeated
+            code, message = SHIFT_LOST
         self.complete(timer_resolve.Response(error_code=code, error_message=message))
 
 

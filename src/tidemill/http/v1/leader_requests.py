@@ -1,10 +1,11 @@
-"""Asks the leader of a partition, and asks again while leaders move, with a request that may be repeated."""
+"""Asks the leader of a partition, and asks again while leaders move, unless a request may not be repeated."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from tidemill.http.v1.brokers import Brokers, Unreachable
-from tidemill.http.v1.kafka_errors import check, without_leader
+from tidemill.http.v1.calls import Refused
+from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check, without_leader
 from tidemill.http.v1.retries import retried
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
@@ -24,6 +25,14 @@ MOVING: Final = frozenset({
 """The errors of a leader or a coordinator that moves or fails, and of a broker that has not heard of the topic yet."""
 
 
+class OutcomeUnknown(Refused):
+    """A request that may not be repeated was sent, and it is not known whether it has had an effect."""
+
+    def __init__(self, detail: str) -> None:
+        name = errors.name(errors.REQUEST_TIMED_OUT)
+        super().__init__(503, detail, retry_after_s=RETRY_AFTER_S, error=name)
+
+
 async def ask_leader(
     brokers: Brokers,
     topic: Topic,
@@ -32,10 +41,13 @@ async def ask_leader(
     request: Message,
     about: str,
     ask: Callable[[BrokerId, Api, Message], Awaitable[Any]] | None = None,
+    *,
+    is_repeatable: bool = True,
 ) -> Any:
     """
     Return the response of the partition's leader.  Raise Refused; `about` is the subject of the request.  `ask` is how
-    the leader is asked, by default `brokers.ask_listener`.
+    the leader is asked, by default `brokers.ask_listener`.  A request that is not repeatable is sent again only if no
+    broker can have begun with it; otherwise, OutcomeUnknown is raised.
     """
     asked = brokers.ask_listener if ask is None else ask
 
@@ -45,10 +57,14 @@ async def ask_leader(
             return None
         try:
             response = await asked(place.leader, api, request)
-        except Unreachable:
-            return None
+        except Unreachable as lost:
+            if is_repeatable or not lost.is_sent:
+                return None
+            raise OutcomeUnknown(f"{about[:300]}: it is not known whether the request had its effect: {lost}") from lost
         return None if response.error_code in MOVING else response
 
     response = await retried(attempt, lambda: without_leader(topic, number))
+    if response.error_code == errors.REQUEST_TIMED_OUT and not is_repeatable:
+        raise OutcomeUnknown(f"{about[:300]}: {response.error_message}")
     check(response.error_code, response.error_message, about)
     return response

@@ -5,6 +5,7 @@ Any broker answers: it asks the leaders of the partitions.  What is answered aft
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from tidemill.client.timer_choice import (
@@ -25,7 +26,7 @@ from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.budgets import taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S
-from tidemill.http.v1.leader_requests import ask_leader
+from tidemill.http.v1.leader_requests import OutcomeUnknown, ask_leader
 from tidemill.http.v1.record_schema import HEADER_MEMORY, RECORD_MEMORY
 from tidemill.http.v1.retries import retried
 from tidemill.http.v1.rights import DESCRIBE_TOPIC, READ_TOPIC, WRITE_TOPIC
@@ -135,15 +136,53 @@ class TopicTimers:
     async def resolve(self, choice: TimerChoice, change: Change, *, is_trial: bool = False) -> Outcome:
         """Cancel or reschedule the chosen records, of which some partitions may have done so if this fails."""
 
-        async def ask(partition: int) -> timer_resolve.Response:
+        async def ask(partition: int, is_trial: bool = is_trial) -> timer_resolve.Response:
             now = change.at(await self._limit_ms(partition)) if change.is_delay else change
             request = resolve_request(self._topic.topic_id, partition, choice, now, is_trial=is_trial)
             response: timer_resolve.Response = await ask_leader(
-                self._brokers, self._topic, partition, timer_resolve.API, request, self._about
+                self._brokers,
+                self._topic,
+                partition,
+                timer_resolve.API,
+                request,
+                self._about,
+                is_repeatable=is_trial or change.is_repeatable,
             )
             return response
 
-        return outcome_of(await self.each(choice, ask), choice, self.partitions(choice))
+        asked = self.partitions(choice)
+        if is_trial or change.is_repeatable or len(asked) == 1:
+            return outcome_of(await self.each(choice, ask), choice, asked)
+        if change.is_delaying:  # a shift that one partition refuses moves nothing in the others
+            await self.each(choice, partial(ask, is_trial=True))
+        return outcome_of(await self._each_once(choice, ask), choice, asked)
+
+    async def _each_once(
+        self, choice: TimerChoice, ask: Callable[[int], Awaitable[timer_resolve.Response]]
+    ) -> list[timer_resolve.Response]:
+        """
+        Like `each`, for a change that may not be repeated.  Raise OutcomeUnknown if it fails in some partitions and may
+        have had its effect in others: another refusal would invite to repeat it.
+        """
+
+        async def answer(partition: int) -> timer_resolve.Response | Refused:
+            try:
+                return await ask(partition)
+            except Refused as refused:
+                return refused
+
+        answers = await self.each(choice, answer)
+        found = [it for it in answers if isinstance(it, timer_resolve.Response)]
+        refusals = [it for it in answers if isinstance(it, Refused)]
+        if not refusals:
+            return found
+        moved = sum(it.changed for it in found)
+        if moved or any(isinstance(it, OutcomeUnknown) for it in refusals):
+            raise OutcomeUnknown(
+                f"{self._about}: {moved} records or more were moved before this: {refusals[0]}; the same request would "
+                "move them again: list the records, and shift those that were not moved"
+            )
+        raise refusals[0]
 
     async def _limit_ms(self, partition: int) -> int:
         """Return the time by the partition's release clock."""

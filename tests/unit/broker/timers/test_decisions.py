@@ -26,6 +26,7 @@ from tests.unit.broker.timers.timer_topic import (
 )
 from tidemill.batches.builder import build_batch
 from tidemill.broker.timers import timer_requests
+from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.broker.timers.waiting_scan import WaitingRecord, WaitingScan, first_due
 from tidemill.model import errors
 from tidemill.peer import timer_resolve
@@ -343,6 +344,24 @@ def test_nothing_is_decided_after_leadership_was_lost(
 
     assert [Outcome(), None] == found
     assert 1 == timers(world).waiting.count
+
+
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        (SHIFT, errors.REQUEST_TIMED_OUT),
+        (CANCEL, errors.NOT_LEADER_OR_FOLLOWER),
+        (RESCHEDULE, errors.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_clients_are_not_told_to_repeat_a_shift_that_may_be_committed(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, operation: int, code: int
+) -> None:
+    """A second shift moves the records again; every other decision is harmless to repeat."""
+    send(world, (b"a", delay("1h")))
+    monkeypatch.setattr(LedTimers, "decide", lambda _, __, then: then(None))
+
+    assert code == resolve(world, operation=operation, arrivals=[0], due_ms=1).error_code
 
 
 @pytest.mark.parametrize("by_selection", [False, True])
