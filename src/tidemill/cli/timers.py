@@ -403,6 +403,8 @@ def _choice(
         raise usage("choose records by ids, --arrival, --key, --key-prefix, --due-from or --due-before, or give --all")
     if len(given) > 1:
         raise usage(f"{given[0]} and {given[1]} both choose records: use one of them")
+    if choice.key_prefix == b"":  # a variable without a value should not cancel whatever has a key
+        raise usage("--key-prefix '' would choose every record with a key: write a prefix, or give --all")
     if arrivals and choice.partition is not None:
         raise usage(f"--partition {choice.partition}: --arrival names the partition already")
     return choice

@@ -164,6 +164,7 @@ def test_a_terminal_is_asked_before_all_records_are_cancelled(timers: Timers) ->
         ("cancel", (), "choose records by ids"),
         ("cancel", ("--partition", "1"), "choose records by ids"),
         ("cancel", ("t0", "--all"), "ids and --all both choose records"),
+        ("cancel", ("--key-prefix", "", "--due-before", "1d"), "--key-prefix '' would choose every record"),
         ("cancel", ("--arrival", "0:1", "--partition", "0"), "--partition 0: --arrival names the partition already"),
         ("cancel", ("--due-before", "soon"), "--due-before 'soon': use a time such as 2027-01-31T08:00:00Z"),
         ("reschedule", ("t0",), "exactly one of --at TIME, --delay DURATION and --shift DURATION"),

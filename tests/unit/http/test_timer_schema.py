@@ -64,6 +64,14 @@ def test_a_body_chooses_in_one_way(fields: dict[str, Any], expected: TimerChoice
     assert (expected.selection, expected.partition) == (found.selection, found.partition)
 
 
+@pytest.mark.parametrize("prefix", ["", {"base64": ""}])
+def test_an_empty_prefix_does_not_choose_all_records(prefix: object) -> None:
+    """A program whose variable has no value would cancel whatever waits."""
+    with pytest.raises(Refused, match="key_prefix is empty"):
+        choice_of_body(body(key_prefix=prefix, due_before=NOW_MS))
+    assert b"" == choice_of_body(body(key="")).key
+
+
 def test_a_key_that_is_not_base64_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match=r"Invalid base64 encoded string - at `\$\.key\.base64`"):
         body(key={"base64": "%"})

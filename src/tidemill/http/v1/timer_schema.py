@@ -212,6 +212,8 @@ def choice_of_body(body: ChoiceBody) -> TimerChoice:
         )
     if len(given) > 1:
         raise Refused(400, f"records are chosen in two ways, by {given[0]} and by {given[1]}: use one of them")
+    if choice.key_prefix == b"":  # a variable without a value should not cancel whatever has a key
+        raise Refused(400, 'key_prefix is empty, so it would choose every record with a key: write one, or "all": true')
     if body.arrivals and body.partition is not None:
         raise Refused(400, f"arrivals name their partitions: leave partition {body.partition} out")
     return choice
