@@ -1,7 +1,8 @@
 """Moves records that wait long out of old segments, so that a few of them do not keep all bytes of a log.
 
     the logs hold more than twice what waits ─▶ the oldest segment with the smaller share of records that wait
-        ─▶ those that are due later than soon are appended to the kept log ─▶ the segment is removed (`timer_host`)
+        ─▶ those that recur or are due later than soon are appended to the kept log
+        ─▶ the segment is removed when the others are over (`timer_host`), or read again if some were put off
 
 A log of arrivals would otherwise grow with what has long been released.  One batch is in flight at a time.
 """
@@ -19,6 +20,7 @@ from tidemill.shard.partition import Partition
 from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.timer.arrival_records import PART_HEADERS, arrival_of_kept, deliver_at, records_of
 from tidemill.timer.release_batch import ADDED_BYTES_MAX, Waiting, kept_batch
+from tidemill.timer.timer_headers import SCHEDULE
 from tidemill.timer.timer_partition import TimerPartition
 from tidemill.timer.waiting_set import WaitingView
 
@@ -27,7 +29,7 @@ BATCH_BYTES_MAX: Final = 1 << 20
 SCANNED_MAX: Final = 20_000  # records that a job looks at, in a few tens of ms: it keeps the interpreter from others
 TIMESTAMP_DELTA_MAX: Final = (1 << 63) - 1  # that a batch can say, between two records
 SHARE_MAX: Final = 0.5  # of the records of a log that wait, for it to be drained
-SOON_MS: Final = 60_000  # what is due within this time leaves by itself
+SOON_MS: Final = 60_000  # what is due within this time leaves by itself, unless it recurs or is put off meanwhile
 
 
 class Draining:
@@ -50,6 +52,7 @@ class Draining:
         self._moved = moved
         self._is_busy = False
         self._next: dict[PartitionLog, int] = {}  # the offset up to which the records of a log were moved
+        self._read_at: dict[PartitionLog, int] = {}  # monotonic ms at which a segment was last read to its end
         self._is_over = False
 
     def stop(self) -> None:
@@ -66,20 +69,26 @@ class Draining:
         if limit is None or not logs:
             return
         log = min(logs, key=self._waiting_share)
+        now_ms = self._machine.clock.monotonic_ms()
         first, end = max(self._next.get(log, 0), log.log_start), log.segments[1].base_offset
         if first >= end:
-            return  # the rest of the segment is due soon
+            if now_ms - self._read_at.get(log, now_ms) < SOON_MS:
+                return  # the rest of the segment is due soon
+            first = log.log_start  # some of the rest was put off
+            self._read_at[log] = now_ms
+            if first >= end:
+                return  # nothing is left of it, and it is about to be removed
         self._is_busy = True
         view, later_than = self._timers.waiting.view(), limit + SOON_MS
         is_kept, bytes_max = log is self._logs.kept, min(BATCH_BYTES_MAX, self._partition.shard.batch_bytes_max)
 
-        def read() -> tuple[list[Waiting], int] | Exception:
+        def read() -> tuple[list[tuple[int, Waiting]], int] | Exception:
             try:
                 return _long_waiting(log, first, end, view, later_than, is_kept=is_kept, bytes_max=bytes_max)
             except (OSError, LookupError) as error:
                 return error
 
-        def done(found: tuple[list[Waiting], int] | Exception) -> None:
+        def done(found: tuple[list[tuple[int, Waiting]], int] | Exception) -> None:
             self._is_busy = False
             if self._is_over or not self._partition.shard.accepts_writes:
                 return
@@ -87,8 +96,15 @@ class Draining:
                 self._failed(found)
                 return
             records, self._next[log] = found
-            waiting = self._timers.waiting
-            self._append([it for it in records if waiting.waits(it.arrival)])
+            if self._next[log] >= end:
+                self._read_at[log] = now_ms
+            timers = self._timers
+            self._append([
+                it
+                for offset, it in records
+                # Of what was moved before, the copy here is an old one.
+                if timers.waiting.waits(it.arrival) and timers.kept_offset(it.arrival) == (offset if is_kept else None)
+            ])  # fmt: skip
 
         self._machine.read_jobs.submit(read, done, self._machine.failed)
 
@@ -139,13 +155,13 @@ class Draining:
 
 def _long_waiting(
     log: PartitionLog, first: int, end: int, view: WaitingView, later_than: int, *, is_kept: bool, bytes_max: int
-) -> tuple[list[Waiting], int]:
+) -> tuple[list[tuple[int, Waiting]], int]:
     """
-    Return records from `first` on that are due later, as many as a batch of at most `bytes_max` bytes and
-    PART_HEADERS headers has, but those of the next SCANNED_MAX records only, and the offset at which to go on.  Waits
-    for the disk.
+    Return records from `first` on that recur or are due later, with their offsets, as many as a batch of at most
+    `bytes_max` bytes and PART_HEADERS headers has, but those of the next SCANNED_MAX records only, and the offset at
+    which to go on.  Waits for the disk.
     """
-    found: list[Waiting] = []
+    found: list[tuple[int, Waiting]] = []
     size, headers, scanned_end = HEADER_BYTES, 0, first + SCANNED_MAX
     for _, batch in positioned_batches(log, first, end):
         header = read_header(batch)
@@ -156,10 +172,11 @@ def _long_waiting(
                 return found, offset
             arrival = arrival_of_kept(record) if is_kept else offset
             due = view.due_ms(arrival, deliver_at(record, header.max_timestamp))
-            if offset < end and view.waits(arrival) and due > later_than:
+            is_long = due > later_than or any(name == SCHEDULE for name, _ in record.headers)
+            if offset < end and view.waits(arrival) and is_long:
                 size, headers = size + stop - start + ADDED_BYTES_MAX, headers + len(record.headers)
-                is_near = not found or abs(record.timestamp - found[0].timestamp) <= TIMESTAMP_DELTA_MAX
+                is_near = not found or abs(record.timestamp - found[0][1].timestamp) <= TIMESTAMP_DELTA_MAX
                 if not is_near or (found and (size > bytes_max or headers > PART_HEADERS)):
                     return found, offset
-                found.append(Waiting(arrival, due, record.timestamp, bytes(batch[start:stop])))
+                found.append((offset, Waiting(arrival, due, record.timestamp, bytes(batch[start:stop]))))
     return found, end

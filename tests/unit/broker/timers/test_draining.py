@@ -381,3 +381,52 @@ def test_a_scan_of_a_disk_that_fails_is_not_repeated(monkeypatch: pytest.MonkeyP
     with pytest.raises(OSError, match="Input/output error"):
         led(world).scan().first_arrived(Selection(), (), -1, 5)
     assert 2 == len(tries)
+
+
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> BrokerWorld:
+    monkeypatch.setattr(draining, "SPARE_BYTES", 0)
+    monkeypatch.setattr(ready_loop, "CHECKPOINT_MS", 500)
+    world = BrokerWorld()
+    create(world, internal_segment_bytes="3000")
+    return world
+
+
+def fill(world: BrokerWorld) -> None:
+    """Let segments arrive of which nothing waits any more, and let time pass for them to be removed."""
+    for _ in range(10):
+        send(world, *[(bytes(200), delay(10))] * 9)
+    for _ in range(60):
+        world.pass_time(250)
+
+
+def test_a_record_that_recurs_soon_again_keeps_no_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is always due soon, and never leaves by itself."""
+    world = small_segments(monkeypatch)
+    send(world, (b"tick", named("tick", [("tidemill-schedule", b"every 10s")])))
+    began = world.clock.now_ms
+    fill(world)
+    world.pass_time(20_000)
+
+    assert arrivals(world).log.log_start >= 70
+    assert 1 == kept_end(world)
+    assert [b"tick"] * (1 + (world.clock.now_ms - began) // 10_000) == long_waiting(world)
+    resolve(world, operation=CANCEL, timer_ids=[b"tick"])
+    assert 0 == timers(world).waiting.count
+
+
+def test_a_record_that_is_put_off_after_its_segment_was_read_keeps_no_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was due soon then.  What was moved before is not moved again."""
+    world = small_segments(monkeypatch)
+    send(world, (b"far", delay("2h")), (b"near", named("near", delay("50s"))), *[(bytes(200), delay(10))] * 9)
+    fill(world)
+    resolve(world, operation=RESCHEDULE, timer_ids=[b"near"], due_ms=world.clock.now_ms + HOUR_MS)
+    assert (0, 1) == (arrivals(world).log.log_start, kept_end(world))
+
+    for _ in range(12):
+        world.pass_time(10_000)
+
+    assert arrivals(world).log.log_start >= 70
+    assert 2 == kept_end(world)
+    for _ in range(3):
+        world.pass_time(HOUR_MS)
+    assert [b"near", b"far"] == long_waiting(world)
