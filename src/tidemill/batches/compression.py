@@ -1,8 +1,9 @@
 """The compression codecs of record batches, with a limit on the decompressed size.
 
 Compressed data comes from producers and is not trusted.  Decompression is incremental and stops at the limit, so that
-8 KiB cannot expand to 256 MiB.  All concatenated frames are read, whereas each library's one-shot call would stop after
-the first.  Data that ends in the middle of a frame is rejected.
+8 KiB cannot expand to 256 MiB.  Beside its result, it takes the window of the codec and at most two parts of
+`_PART_BYTES_MAX`.  All concatenated frames are read, whereas each library's one-shot call would stop after the first.
+Data that ends in the middle of a frame is rejected.
 
     gzip    members as in RFC 1952
     snappy  written in the framing of Java's SnappyOutputStream ("xerial": a magic, then raw blocks of at most 32 KiB);
@@ -12,7 +13,7 @@ the first.  Data that ends in the middle of a frame is rejected.
 """
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
 from typing import Final
@@ -21,9 +22,11 @@ Buffer = bytes | bytearray | memoryview
 
 ZSTD_WINDOW_BYTES_MAX: Final = 8 << 20  # RFC 8878 §3.1.1.1.2 recommends that decoders support 8 MiB, and no more
 DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # the default limit, far above the size of any legitimate batch
-# Clients write one frame.  The libraries copy all data after a frame, so thousands of frames would take seconds.
+# Clients write one frame.  The libraries copy what they were fed after a frame: thousands of frames would take seconds.
 FRAMES_MAX: Final = 64
-_CHUNK_BYTES: Final = 64 << 10  # the minimum size of the first output chunk; each further chunk is twice as large
+_PART_BYTES_MIN: Final = 64 << 10  # of the first part that is decompressed; each further part may double the whole
+_PART_BYTES_MAX: Final = 1 << 20
+_FED_BYTES: Final = 64 << 10  # fed at a time to libraries that copy what they have not consumed yet
 
 
 class Codec(IntEnum):
@@ -59,7 +62,7 @@ def compress(codec: int, data: Buffer | Sequence[Buffer], level: int | None = No
     return _COMPRESSORS[codec](whole, level)
 
 
-def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes | bytearray:
     """
     Decompress `data`.
 
@@ -73,6 +76,31 @@ def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX)
     if codec not in _DECOMPRESSORS:
         raise CompressionError(f"codec {codec} is unknown")
     return _DECOMPRESSORS[codec](data, size_max)
+
+
+class _Parts:
+    """Decompressed parts, each of which is added to the whole at once: a list would need twice the memory to join."""
+
+    def __init__(self, data: Buffer, size_max: int) -> None:
+        self.whole: bytes | bytearray = b""
+        self._size_max = size_max
+        self._first_bytes = min(max(_PART_BYTES_MIN, 4 * len(data)), _PART_BYTES_MAX)
+
+    @property
+    def next_bytes(self) -> int:
+        """The most bytes that the next part may have; at the end, one more than the limit allows."""
+        size = len(self.whole)
+        return min(max(self._first_bytes, size), _PART_BYTES_MAX, self._size_max - size + 1)
+
+    def add(self, part: bytes) -> None:
+        if len(self.whole) + len(part) > self._size_max:
+            raise _too_large(self._size_max)
+        if not self.whole:
+            self.whole = part
+        else:
+            if isinstance(self.whole, bytes):
+                self.whole = bytearray(self.whole)
+            self.whole += part
 
 
 def _too_large(size_max: int) -> TooLarge:
@@ -90,25 +118,27 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
     return zlib.compress(data, level if level is not None else zlib.Z_DEFAULT_COMPRESSION, 31)
 
 
-def _gunzip(data: Buffer, size_max: int) -> bytes:
-    parts: list[bytes] = []
-    room = size_max
-    rest: Buffer = data
-    for _ in range(FRAMES_MAX):
-        member = zlib.decompressobj(31)
-        try:
-            part = member.decompress(rest, room + 1)
-        except zlib.error as error:
-            raise _damaged(Codec.GZIP, error) from None
-        room -= len(part)
-        if room < 0:
-            raise _too_large(size_max)
-        if not member.eof:
-            raise _damaged(Codec.GZIP, "it ends in the middle of a member")
-        parts.append(part)
-        rest = member.unused_data
-        if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+def _gunzip(data: Buffer, size_max: int) -> bytes | bytearray:
+    parts = _Parts(data, size_max)
+    with memoryview(data) as view:
+        position = 0
+        for _ in range(FRAMES_MAX):
+            member = zlib.decompressobj(31)
+            while not member.eof:
+                fed: Buffer = member.unconsumed_tail
+                if not fed:
+                    fed = view[position : position + _FED_BYTES]
+                    position += len(fed)
+                try:
+                    part = member.decompress(fed, parts.next_bytes)
+                except zlib.error as error:
+                    raise _damaged(Codec.GZIP, error) from None
+                if not part and not fed:
+                    raise _damaged(Codec.GZIP, "it ends in the middle of a member")
+                parts.add(part)
+            position -= len(member.unused_data)
+            if position == len(view):
+                return parts.whole
     raise _damaged(Codec.GZIP, f"it has more than {FRAMES_MAX} members")
 
 
@@ -131,44 +161,46 @@ def _snappy(data: Buffer, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _unsnappy(data: Buffer, size_max: int) -> bytes:
-    with memoryview(data) as view:
-        if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-            return _unsnappy_block(view, size_max, size_max)
-        if len(view) < len(_XERIAL_HEADER):
-            raise _damaged(Codec.SNAPPY, "its header is truncated")
-        parts: list[bytes] = []
-        room = size_max
-        position = len(_XERIAL_HEADER)
-        while position < len(view):
-            if position + 4 > len(view):
-                raise _damaged(Codec.SNAPPY, "it ends in the middle of a block length")
-            (length,) = _BLOCK_LENGTH.unpack_from(view, position)
-            position += 4
-            if not 0 < length <= len(view) - position:
-                raise _damaged(
-                    Codec.SNAPPY, f"a block has a length of {length}, but {len(view) - position} bytes are left"
-                )
-            parts.append(_unsnappy_block(view[position : position + length], room, size_max))
-            room -= len(parts[-1])
-            position += length
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _unsnappy_block(block: memoryview, room: int, size_max: int) -> bytes:
+def _unsnappy(data: Buffer, size_max: int) -> bytearray:
     """
-    Decompress a raw block to at most `room` bytes; `size_max` is the limit that the error message names.
-
-    A raw block starts with its decompressed size, so the limit is checked before memory is allocated.
+    Decompress raw blocks.  Each starts with its decompressed size, so the limit is checked before memory is allocated.
     """
     from cramjam import DecompressionError, snappy
 
-    try:
-        if snappy.decompress_raw_len(block) > room:
-            raise _too_large(size_max)
-        return bytes(snappy.decompress_raw(block))
-    except DecompressionError as error:
-        raise _damaged(Codec.SNAPPY, error) from None
+    with memoryview(data) as view:
+        try:
+            size = 0
+            for block in _snappy_blocks(view):
+                size += snappy.decompress_raw_len(block)
+                if size > size_max:
+                    raise _too_large(size_max)
+            whole = bytearray(size)
+            position = 0
+            with memoryview(whole) as room:
+                for block in _snappy_blocks(view):
+                    position += snappy.decompress_raw_into(block, room[position:])
+        except DecompressionError as error:
+            raise _damaged(Codec.SNAPPY, error) from None
+    return whole
+
+
+def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
+    """Yield the raw blocks of data in xerial framing; without it, all data is one block."""
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        yield view
+        return
+    if len(view) < len(_XERIAL_HEADER):
+        raise _damaged(Codec.SNAPPY, "its header is truncated")
+    position = len(_XERIAL_HEADER)
+    while position < len(view):
+        if position + 4 > len(view):
+            raise _damaged(Codec.SNAPPY, "it ends in the middle of a block length")
+        (length,) = _BLOCK_LENGTH.unpack_from(view, position)
+        position += 4
+        if not 0 < length <= len(view) - position:
+            raise _damaged(Codec.SNAPPY, f"a block has a length of {length}, but {len(view) - position} bytes are left")
+        yield view[position : position + length]
+        position += length
 
 
 # lz4
@@ -180,34 +212,27 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     return bytes(lz4.frame.compress(data, compression_level=level or 0, block_linked=False, store_size=False))
 
 
-def _unlz4(data: Buffer, size_max: int) -> bytes:
+def _unlz4(data: Buffer, size_max: int) -> bytes | bytearray:
     import lz4.frame
 
-    parts: list[bytes] = []
-    room = size_max
-    rest: Buffer = data
-    chunk_bytes = max(_CHUNK_BYTES, 4 * len(data))
-    for _ in range(FRAMES_MAX):
-        frame = lz4.frame.LZ4FrameDecompressor()
-        fed: Buffer = rest
-        while True:
-            try:
-                part = frame.decompress(fed, max_length=min(room + 1, chunk_bytes))
-            except (RuntimeError, EOFError, ValueError) as error:
-                raise _damaged(Codec.LZ4, error) from None
-            room -= len(part)
-            if room < 0:
-                raise _too_large(size_max)
-            parts.append(part)
-            if frame.eof:
-                break
-            if not part and frame.needs_input:
-                raise _damaged(Codec.LZ4, "it ends in the middle of a frame")
-            fed = b""
-            chunk_bytes *= 2
-        rest = frame.unused_data or b""
-        if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+    parts = _Parts(data, size_max)
+    with memoryview(data) as view:
+        position = 0
+        for _ in range(FRAMES_MAX):
+            frame = lz4.frame.LZ4FrameDecompressor()
+            while not frame.eof:
+                fed = view[position : position + _FED_BYTES] if frame.needs_input else b""
+                position += len(fed)
+                try:
+                    part = frame.decompress(fed, max_length=parts.next_bytes)
+                except (RuntimeError, EOFError, ValueError) as error:
+                    raise _damaged(Codec.LZ4, error) from None
+                if not part and not fed and frame.needs_input:
+                    raise _damaged(Codec.LZ4, "it ends in the middle of a frame")
+                parts.add(part)
+            position -= len(frame.unused_data or b"")
+            if position == len(view):
+                return parts.whole
     raise _damaged(Codec.LZ4, f"it has more than {FRAMES_MAX} frames")
 
 
@@ -225,25 +250,19 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(compression_params=parameters).compress(data)
 
 
-def _unzstd(data: Buffer, size_max: int) -> bytes:
+def _unzstd(data: Buffer, size_max: int) -> bytes | bytearray:
     import zstandard
 
     _check_zstd_frames(data)  # The library's reader treats a truncated frame as complete.
-    parts: list[bytes] = []
-    room = size_max
-    chunk_bytes = max(_CHUNK_BYTES, 4 * len(data))
+    parts = _Parts(data, size_max)
     decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
     try:
         with decompressor.stream_reader(data, read_across_frames=True) as reader:
-            while part := reader.read(min(room + 1, chunk_bytes)):
-                room -= len(part)
-                if room < 0:
-                    raise _too_large(size_max)
-                parts.append(part)
-                chunk_bytes *= 2
+            while part := reader.read(parts.next_bytes):
+                parts.add(part)
     except zstandard.ZstdError as error:
         raise _damaged(Codec.ZSTD, error) from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return parts.whole
 
 
 def _check_zstd_frames(data: Buffer) -> None:
@@ -288,7 +307,7 @@ _COMPRESSORS: Final[dict[int, Callable[[Buffer, int | None], bytes]]] = {
     Codec.LZ4: _lz4,
     Codec.ZSTD: _zstd,
 }
-_DECOMPRESSORS: Final[dict[int, Callable[[Buffer, int], bytes]]] = {
+_DECOMPRESSORS: Final[dict[int, Callable[[Buffer, int], bytes | bytearray]]] = {
     Codec.GZIP: _gunzip,
     Codec.SNAPPY: _unsnappy,
     Codec.LZ4: _unlz4,

@@ -140,7 +140,7 @@ def recompress(asked: Recompression) -> bytearray | BatchProblem:
     return result
 
 
-def _batch(header: BatchHeader, codec: Codec, payload: bytes) -> bytearray:
+def _batch(header: BatchHeader, codec: Codec, payload: bytes | bytearray) -> bytearray:
     """Return a batch with the fields of `header` and the compressed records `payload`."""
     batch = bytearray(HEADER_BYTES)
     attributes = header.attributes & ~CODEC_MASK | codec

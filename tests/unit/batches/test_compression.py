@@ -1,6 +1,8 @@
 """Compression codecs and the limit on decompressed bytes."""
 
 import struct
+import tracemalloc
+from random import Random
 
 import cramjam
 import lz4.frame
@@ -212,3 +214,36 @@ def test_a_higher_level_makes_the_data_smaller(codec, levels):
     sizes = [len(compress(codec, squares, level)) for level in levels]
 
     assert sizes[0] > sizes[1] > sizes[2]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_decompression_takes_little_memory_beside_its_result(codec):
+    """A list of parts that is joined would take the memory twice, and so would a copy of the result."""
+    size = 24 << 20
+    folded = compress(codec, bytes(size))
+
+    tracemalloc.start()
+    try:
+        unfolded = decompress(codec, folded)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert size == len(unfolded)
+    assert peak < size * 9 // 8 + (4 << 20)  # a bytearray that grows reserves an eighth, which is not resident
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_data_in_many_parts_is_read_as_a_whole(codec):
+    """
+    Frames that begin and end between the pieces that the libraries are fed are joined, and refused if the last one is
+    truncated at the end of a piece or near it.
+    """
+    noise = Random(1).randbytes(200_000)
+    frames = [noise + bytes(3 << 20), b"and more", noise]
+    folded = compress(codec, frames) if codec == Codec.SNAPPY else b"".join(compress(codec, it) for it in frames)
+
+    assert b"".join(frames) == decompress(codec, folded)
+    for end in (64 << 10, (64 << 10) - 1, (64 << 10) + 1, len(folded) - 70_000, len(folded) - 1):
+        with pytest.raises(CompressionError, match="damaged"):
+            decompress(codec, folded[:end])
