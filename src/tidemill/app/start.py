@@ -254,9 +254,10 @@ class _Process:
         write_back = ThreadJobs(self.loop, name="write_back")
         background = ThreadJobs(self.loop, name="background")
         reads = ThreadJobs(self.loop, name="read", threads=READ_THREADS)
+        openings = ThreadJobs(self.loop, name="opening")
         threads = min(COMPRESSION_THREADS_MAX, os.cpu_count() or 1)
         compression = ThreadJobs(self.loop, name="compression", threads=threads)
-        self.jobs = [journal, write_back, background, reads, compression]
+        self.jobs = [journal, write_back, background, reads, openings, compression]
         return Machine(
             turns=self.loop,
             clock=self.clock,
@@ -265,6 +266,7 @@ class _Process:
             write_back_jobs=write_back,
             background_jobs=background,
             read_jobs=reads,
+            opening_jobs=openings,
             compression_jobs=compression,
             call_later=self.loop.call_later,
             failed=self._failed,

@@ -9,6 +9,12 @@ from tidemill.batches.native import scan
 
 OFFSET_MAX: Final = (1 << 63) - 1
 PLACES_MAX: Final = 1_000  # that are in memory at a time
+OPENED_BYTES_MAX: Final = 32 << 20
+"""
+Decompressed bytes of a batch into which a broker looks of its own accord: a few kB that a producer sends can become so
+many.  A broker opens one such batch at a time (`opening_jobs` of its machine), so a codec's window of 8 MiB is all that
+comes on top.
+"""
 NO_HEADER: Final = -2  # the length of a header's value that is not there
 HEADER_MEMORY: Final = 128  # of memory that a decoded header takes beside its name and value
 RECORD_MEMORY: Final = 256  # and a record
@@ -173,9 +179,9 @@ def read_record(
 def timestamps_from(batch: Buffer, offset: int) -> Iterator[tuple[int, int]]:
     """
     Yield (offset, timestamp) of the records from `offset` on in a batch, without decoding them.  Raise ValueError if
-    the batch cannot be read.
+    the batch cannot be read, or has more than OPENED_BYTES_MAX decompressed bytes.
     """
-    for place in open_block(batch).places(first=offset):
+    for place in open_block(batch, size_max=OPENED_BYTES_MAX).places(first=offset):
         yield place.offset, place.timestamp
 
 

@@ -34,6 +34,7 @@ class Machine:
     write_back_jobs: Jobs  # a separate thread, so that a slow write-back does not delay acknowledgements
     background_jobs: Jobs
     read_jobs: Jobs
+    opening_jobs: Jobs  # a single thread, so that one batch is decompressed at a time: OPENED_BYTES_MAX bounds its size
     compression_jobs: Jobs  # separate threads, so that recompression does not delay reads
     call_later: Callable[[float, Callable[[], None]], Any]  # (seconds, callback) → object with `cancel()`
     failed: Callable[[BaseException], None]  # called when the machine has failed; ends the process

@@ -1,15 +1,17 @@
-"""Finds offsets by timestamp, for ListOffsets.  The functions may wait for the disk, so they run off the event loop."""
+"""
+Finds offsets by timestamp, for ListOffsets.  The functions may wait for the disk, so they run off the event loop: as
+opening jobs, because they may decompress a batch.  They raise ValueError if it cannot be read, or has more than
+OPENED_BYTES_MAX decompressed bytes.
+"""
 
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
-from tidemill.batches.batch import HEADER_BYTES, BatchHeader, read_header
-from tidemill.batches.compression import Codec, decompress
+from tidemill.batches.batch import BatchHeader
 from tidemill.batches.native import scan
-from tidemill.batches.records import timestamps_from
+from tidemill.batches.records import OPENED_BYTES_MAX, open_block, timestamps_from
 from tidemill.shard.partition import Partition
-from tidemill.storage.disk import Buffer
 
 READ_BYTES: Final = 1 << 20
 
@@ -67,11 +69,8 @@ def _within(partition: Partition, found: BatchHeader, timestamp: int, end_offset
     batch = _batch_at(partition, found.base_offset, end_offset)
     if batch is None:
         return None
-    header = read_header(batch)
-    block: Buffer = batch[HEADER_BYTES : header.size_bytes]
-    if header.codec != Codec.NONE:
-        block = decompress(header.codec, block)
-    match = scan.first_at_or_after(block, 0, len(block), header.record_count, header.base_timestamp, timestamp)
+    header, data, start, end = open_block(batch, size_max=OPENED_BYTES_MAX)
+    match = scan.first_at_or_after(data, start, end, header.record_count, header.base_timestamp, timestamp)
     if match is None:
         return None
     return Stamped(header.base_offset + match[0], match[1], header.leader_epoch)

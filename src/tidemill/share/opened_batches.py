@@ -6,18 +6,20 @@ from typing import Final, NamedTuple
 
 from tidemill.batches.batch import Buffer, MalformedBatch, Span, spans
 from tidemill.batches.compression import CompressionError
-from tidemill.batches.records import RecordPlace, open_block
+from tidemill.batches.records import OPENED_BYTES_MAX, RecordPlace, open_block
 
 PRIORITY_HEADER: Final = "tidemill-priority"
 PRIORITY_MAX: Final = 9
 PRIORITY_DEFAULT: Final = 4
 RECORDS_MAX: Final = 10_000  # opened at a time: a small batch may have millions when it is decompressed
+HASHED_BYTES_MAX: Final = 1 << 20  # of a key, which is copied for it
 
 _PRIORITIES: Final = {b"%d" % number: number for number in range(PRIORITY_MAX + 1)}
 
 KeyHash = int
 """
-A hash of a record's key with 64 bits, which bounds the memory for long keys.  It is the same in one process only.
+A hash of a record's key with 64 bits, which bounds the memory for long keys: of its first HASHED_BYTES_MAX.  It is the
+same in one process only.
 
 Two keys with the same hash are treated as one key, so their records are delivered one after the other: a collision
 delays records, and never changes an order.
@@ -41,8 +43,9 @@ def open_batches(parts: Iterable[Buffer], start: int, *, has_priorities: bool) -
     """
     Return the records at offset `start` or above in complete batches, at most RECORDS_MAX.
 
-    The records of a batch that cannot be decoded count as records without a key.  They must be delivered, so that
-    consumers can reject them: a share must not wait forever for what no program can read.
+    The records of a batch that cannot be decoded, or has more than OPENED_BYTES_MAX decompressed bytes, count as
+    records without a key.  They must be delivered, so that consumers can reject them: a share must not wait forever for
+    what no program can read.
     """
     opened: list[OpenedRecord] = []
     end = start
@@ -61,11 +64,12 @@ def open_batches(parts: Iterable[Buffer], start: int, *, has_priorities: bool) -
 
 
 def _records(part: Buffer, span: Span, start: int, has_priorities: bool) -> Iterator[OpenedRecord]:
-    block = open_block(part, span.position)
+    block = open_block(part, span.position, OPENED_BYTES_MAX)
     view = memoryview(block.data)
     for it in block.places(PRIORITY_HEADER if has_priorities else "", first=start):
         if it.offset < span.header.end_offset:  # no program checks the offsets in a compressed batch
-            key = None if it.key_length < 0 else hash(bytes(view[it.key_start : it.key_start + it.key_length]))
+            hashed = view[it.key_start : it.key_start + min(it.key_length, HASHED_BYTES_MAX)]
+            key = None if it.key_length < 0 else hash(bytes(hashed))
             yield OpenedRecord(it.offset, key, _priority(view, it))
 
 

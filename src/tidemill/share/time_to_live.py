@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, Buffer, read_header
 from tidemill.batches.compression import Codec
-from tidemill.batches.records import RecordPlace, open_block
+from tidemill.batches.records import OPENED_BYTES_MAX, RecordPlace, open_block
 
 HEADER: Final = "tidemill-ttl"  # of a record; its value is the time to live in ms, as decimal digits
 _NAME: Final = HEADER.encode()
@@ -50,11 +50,11 @@ def are_all_expired(batch: Buffer, ttl: TimeToLive, wall: int) -> bool | None:
 def expired_in(batch: Buffer, ttl: TimeToLive, wall: int, first: int = 0) -> list[OffsetRange]:
     """
     Open a batch, and return its expired records from offset `first` on, in at most RANGES_MAX ranges.  A batch that
-    cannot be opened has none: its consumer gets it.
+    cannot be opened, or has more than OPENED_BYTES_MAX decompressed bytes, has none: its consumer gets it.
     """
     ranges: list[OffsetRange] = []
     try:
-        block = open_block(batch)
+        block = open_block(batch, size_max=OPENED_BYTES_MAX)
         view = memoryview(block.data)
         for place in block.places(HEADER if ttl.has_headers else "", first=first, is_last=True):
             if _is_expired(view, place, ttl, wall):

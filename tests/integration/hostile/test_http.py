@@ -15,6 +15,7 @@ from tests.integration.hostile.attacked_broker import (
     MIB,
     AttackedBroker,
     fetch_request,
+    list_offsets_request,
     produce_request,
     raw_produce_request,
 )
@@ -407,9 +408,43 @@ def test_what_the_leader_of_a_queue_opens_is_bounded(
         assert b'"too large"' in attacker.first_bytes(letters, MIB)
 
 
-def _compressed(rows: Sequence[RecordTuple]) -> bytearray:
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize("mib", [31, 60])
+def test_batches_that_decompress_to_much_are_opened_one_at_a_time(
+    broker: AttackedBroker, topic: str, attacker: HttpAttacker, mib: int, codec: Codec
+) -> None:
+    """
+    Four clients look up a time in a batch of zeros, while a queue with priorities, times to live and dead letters
+    receives it.  The broker looks into 31 MiB, and refuses to look into 60 MiB.
+    """
+    dead = broker.topic(errors_deadletterqueue_group_enable="true")
+    work = broker.topic(tidemill_ttl_headers="true")
+    group, receive = f"/v1/groups/{work}", f"/v1/queues/{work}/{work}/receive"
+    configs = {"tidemill.share.priority": "true", "errors.deadletterqueue.topic.name": dead}
+    assert 204 == attacker.status(post(group, json.dumps({"configs": configs}).encode(), method=b"PATCH"))
+    attacker.status(post(receive, b'{"consumer": "c"}'))  # the group begins here
+    batch = _compressed([(None, bytes(mib * MIB), [("tidemill-ttl", b"86400000")], time.time_ns() // 1_000_000)], codec)
+    with broker.connect() as producer:
+        produced = producer.ask(raw_produce_request(work, batch), 9)
+    assert 0 == produced.responses[0].partition_responses[0].error_code
+    asked = list_offsets_request(work, 1)
+    attacker.restart_peak()
+
+    with broker.crowd(4) as clients:
+        for client in clients:
+            client.send(asked, 5)
+        received = attacker.first_bytes(post(receive, b'{"consumer": "c", "wait_ms": 5000}', CLOSE), MIB)
+        found = [client.answer(asked, 5).topics[0].partitions[0] for client in clients]
+    letters = attacker.first_bytes(get(f"/v1/topics/{dead}/partitions/0/records?wait_ms=8000", CLOSE), MIB)
+
+    assert [0 if mib == 31 else -1] * 4 == [it.offset for it in found]
+    assert b'"messages":[]' in received
+    assert b'"too large"' in letters
+
+
+def _compressed(rows: Sequence[RecordTuple], codec: Codec = Codec.ZSTD) -> bytearray:
     plain = build_batch(rows)
-    batch = recompress(Recompression(plain, Compression(Codec.ZSTD), len(plain)))
+    batch = recompress(Recompression(plain, Compression(codec), len(plain)))
     assert not isinstance(batch, BatchProblem)
     return batch
 

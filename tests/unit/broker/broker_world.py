@@ -206,7 +206,7 @@ class BrokerWorld:
         self.turns = HandTurns()
         self.journal_jobs, self.write_back_jobs = SimulatedJobs(), SimulatedJobs()
         self.background_jobs, self.read_jobs = SimulatedJobs(), SimulatedJobs()
-        self.compression_jobs = SimulatedJobs()
+        self.opening_jobs, self.compression_jobs = SimulatedJobs(), SimulatedJobs()
         self.timers: list[Timer] = []
         self.events: list[str] = []
         self.broker: Broker = asyncio.run(self._up())
@@ -221,6 +221,7 @@ class BrokerWorld:
             write_back_jobs=self.write_back_jobs,
             background_jobs=self.background_jobs,
             read_jobs=self.read_jobs,
+            opening_jobs=self.opening_jobs,
             compression_jobs=self.compression_jobs,
             call_later=self._call_later,
             failed=_failed,
@@ -261,7 +262,7 @@ class BrokerWorld:
         """Execute one turn of the event loop, or one job and its callback.  Return False if nothing is left to do."""
         jobs = [self.journal_jobs] if self.writes else []
         jobs += [self.write_back_jobs, self.background_jobs]
-        jobs += [self.read_jobs] if self.reads else []
+        jobs += [self.read_jobs, self.opening_jobs] if self.reads else []
         jobs += [self.compression_jobs] if self.recompresses else []
         return self.turns.turn() or any(queue.step() for queue in jobs)
 

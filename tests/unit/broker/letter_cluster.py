@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tests.unit.broker.cluster_world import ClusterWorld, Node
 from tests.unit.broker.share_member import WAIT_MS, ShareMember, configure_group
 from tests.unit.broker.sharing_cluster import sharing_cluster
+from tidemill.batches.compression import Codec
 from tidemill.batches.records import Record
 from tidemill.broker.shares.led_share import LedShare
 from tidemill.broker.shares.share_openings import shares_of
@@ -50,11 +51,15 @@ def joined(world: ClusterWorld, at: int = 2) -> ShareMember:
 
 
 def kill_records(
-    world: ClusterWorld, values: Sequence[bytes], at: int = 2, headers: Sequence[tuple[str, bytes | None]] = ()
+    world: ClusterWorld,
+    values: Sequence[bytes],
+    at: int = 2,
+    headers: Sequence[tuple[str, bytes | None]] = (),
+    codec: Codec = Codec.NONE,
 ) -> ShareMember:
     """Produce records, receive and reject them."""
     member = joined(world, at)
-    world[at].produce("jobs", *values, headers=headers)
+    world[at].produce("jobs", *values, headers=headers, codec=codec)
     offsets = [it.offset for it in member.receive(max_wait_ms=WAIT_MS)]
     assert errors.NONE == member.acknowledge(offsets[0], offsets[-1], Acknowledgement.REJECT)
     return member

@@ -23,8 +23,9 @@ from tests.unit.broker.letter_cluster import (
 )
 from tests.unit.broker.lone_consumer import ResolvesShares
 from tests.unit.broker.share_member import WAIT_MS, Got, ShareMember
+from tidemill.batches.compression import Codec
 from tidemill.batches.records import Record
-from tidemill.broker.shares.letter_reader import HEADERS_MAX
+from tidemill.broker.shares.letter_reader import BATCH_BYTES_MAX, HEADERS_MAX
 from tidemill.model import dead_letters as names
 from tidemill.model import errors
 from tidemill.share.acknowledgement import Acknowledgement
@@ -223,6 +224,14 @@ def test_countless_headers_are_left_out(world: ClusterWorld) -> None:
 
     (letter,) = wait_for(world, 1)
     assert (None, b"too large") == (letter.value, headers(letter)[names.OMITTED])
+
+
+def test_records_of_a_batch_that_decompresses_to_too_much_are_left_out(world: ClusterWorld) -> None:
+    """A few kB of a producer become tens of megabytes, out of which a record is copied."""
+    create_dead_letter_topic(world)
+    kill_records(world, [b"small", bytes(BATCH_BYTES_MAX)], codec=Codec.ZSTD)
+
+    assert [(None, b"too large")] * 2 == [(it.value, headers(it)[names.OMITTED]) for it in wait_for(world, 2)]
 
 
 def test_a_group_may_leave_out_the_record(world: ClusterWorld) -> None:

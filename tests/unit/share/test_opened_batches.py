@@ -6,7 +6,8 @@ import pytest
 
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
-from tidemill.share.opened_batches import RECORDS_MAX, OpenedRecord, open_batches
+from tidemill.batches.records import OPENED_BYTES_MAX, open_block
+from tidemill.share.opened_batches import HASHED_BYTES_MAX, RECORDS_MAX, OpenedBatches, OpenedRecord, open_batches
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
@@ -98,3 +99,25 @@ def test_countless_headers_take_no_memory() -> None:
     tracemalloc.stop()
     assert [OpenedRecord(0, None, 9)] == opened.records
     assert peak < 2_000_000
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_batch_that_decompresses_to_too_much_is_passed(more: int) -> None:
+    """The limit counts decompressed bytes; a batch beyond it is treated like one that cannot be decoded."""
+    overhead = open_block(build_batch([(b"k", bytes(OPENED_BYTES_MAX - 100), (), 1)])).size - OPENED_BYTES_MAX + 100
+    batch = build_batch([(b"k", bytes(OPENED_BYTES_MAX - overhead + more), (), 1)], codec=Codec.ZSTD)
+
+    opened = open_batches([batch], 0, has_priorities=False)
+
+    assert OpenedBatches(1, [] if more else [OpenedRecord(0, hash(b"k"), 4)]) == opened
+
+
+def test_the_beginning_of_a_long_key_is_hashed() -> None:
+    """A key may take most of a batch, and is copied to be hashed."""
+    begin = bytes(HASHED_BYTES_MAX - 1)
+    keys = [begin + b"a", begin + b"b", begin + b"a" + begin]
+    batch = build_batch([(key, b"", (), 1) for key in keys], codec=Codec.ZSTD)
+
+    first, second, third = open_batches([batch], 0, has_priorities=False).records
+
+    assert (True, False) == (first.key == third.key, first.key == second.key)

@@ -9,7 +9,7 @@ from tests.unit.share.test_acquisition import leases_of, share_with
 from tidemill.batches.batch import read_header
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
-from tidemill.batches.records import Record
+from tidemill.batches.records import OPENED_BYTES_MAX, Record
 from tidemill.share.acquisition import BatchesRead
 from tidemill.share.record_status import Reason, RecordState
 from tidemill.share.time_to_live import RANGES_MAX, OffsetRange, TimeToLive, are_all_expired, expired_in
@@ -177,3 +177,12 @@ def test_countless_headers_take_no_memory() -> None:
     tracemalloc.stop()
     assert [(100, 101)] == expired
     assert peak < 2_000_000
+
+
+def test_a_batch_that_decompresses_to_too_much_has_no_expired_records() -> None:
+    large = Record(None, bytes(OPENED_BYTES_MAX), [("tidemill-ttl", b"1")], OLD)
+
+    expired = expired_in(batch(large, codec=Codec.ZSTD), HEADERS, WALL)
+    plain = expired_in(batch(large), HEADERS, WALL)
+
+    assert ([], [(100, 101)]) == (expired, plain)

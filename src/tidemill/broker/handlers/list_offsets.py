@@ -109,5 +109,5 @@ def _look_up(context: RequestContext, lookups: list[Lookup], response: Response)
                 answer.offset, answer.timestamp, answer.leader_epoch = stamped
         pending.complete(response)
 
-    broker.machine.read_jobs.submit(look_up, done, pending.fail)
+    broker.machine.opening_jobs.submit(look_up, done, pending.fail)
     return pending

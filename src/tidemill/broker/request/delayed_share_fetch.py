@@ -6,7 +6,7 @@ The request is a ShareFetch, which also acknowledges records, or a ShareReceive.
 acknowledge ─▶ committed ──────────────────────────────────────────────────────┐
 evaluate ─▶ enough bytes, an error, or the wait is over ─▶ acquire ─▶ response ◀┘
    ▲   ├──▶ a read must wait for the disk ─▶ reader thread ─▶ evaluate
-   │   └──▶ records may have expired ─▶ their batches are opened in a reader thread ─▶ evaluate
+   │   └──▶ records may have expired ─▶ their batches are opened in a thread ─▶ evaluate
    └─────── a share of the request has been woken, or the wait is over
 """
 
@@ -334,7 +334,7 @@ class DelayedShareFetch(Pending[R], Generic[R]):
 
     def _open_next(self) -> bool:
         """
-        Open some batches whose records may have expired, in a reader thread, and then evaluate again.  Return whether
+        Open some batches whose records may have expired, off the event loop, and then evaluate again.  Return whether
         there are any.
         """
         opened: list[tuple[BatchesRead, TimeToLive, list[UndecidedBatch]]] = []
@@ -362,7 +362,7 @@ class DelayedShareFetch(Pending[R], Generic[R]):
                 self._failed_with(error)
 
         if opened:
-            self._context.broker.machine.read_jobs.submit(find, done, failed)
+            self._context.broker.machine.opening_jobs.submit(find, done, failed)
         return bool(opened)
 
     def _read_failed(self, key: ShareKey, led: LedShare, error: Exception) -> None:

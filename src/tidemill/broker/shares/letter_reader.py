@@ -1,9 +1,10 @@
-"""Reads dead records and builds their letters.  These functions run off the event loop."""
+"""Reads dead records and builds their letters.  These functions run off the event loop, as opening jobs."""
 
 from typing import Final, NamedTuple
 
 from tidemill.batches.batch import spans
-from tidemill.batches.records import Record, TooManyHeaders, read_record
+from tidemill.batches.compression import TooLarge
+from tidemill.batches.records import OPENED_BYTES_MAX, Record, TooManyHeaders, read_record
 from tidemill.model import dead_letters as names
 from tidemill.model.dead_letters import is_redrive
 from tidemill.shard.partition import Partition
@@ -14,6 +15,7 @@ from tidemill.storage.partition.segment import SegmentDamaged
 
 HEADERS_MAX: Final = 50_000  # of a record: two bytes can be a header, which takes a hundred bytes of memory
 ADDED_HEADERS_MAX: Final = 10  # that a letter has beside those of its record
+BATCH_BYTES_MAX: Final = OPENED_BYTES_MAX // 2  # decompressed, of a record's batch: the record is copied out of it
 
 
 class LetterToBuild(NamedTuple):
@@ -25,7 +27,10 @@ class LetterToBuild(NamedTuple):
 
 
 class NoRecord(NamedTuple):
-    """The record cannot be read: retention has removed it, its bytes are not a record, or it has too many headers."""
+    """
+    The record cannot be read: retention has removed it, its bytes are not a record, it has too many headers, or its
+    batch has more than BATCH_BYTES_MAX decompressed bytes.
+    """
 
     why: str  # one of the values of the header `OMITTED`
 
@@ -45,8 +50,9 @@ def read_dead_record(
         for position, size, header in spans(part):
             if header.base_offset <= offset < header.end_offset and not header.is_control:
                 try:
-                    record = read_record(memoryview(part)[position : position + size], offset, headers_max=headers_max)
-                except TooManyHeaders:
+                    batch = memoryview(part)[position : position + size]
+                    record = read_record(batch, offset, 0, BATCH_BYTES_MAX, headers_max=headers_max)
+                except (TooManyHeaders, TooLarge):
                     return NoRecord(names.TOO_LARGE)
                 except ValueError:  # the producer has written bytes that are not records
                     return NoRecord(names.UNREADABLE)
@@ -74,6 +80,8 @@ def build_letter(partition: Partition, wanted: LetterToBuild, end: int) -> bytea
         return record if isinstance(record, NoRecord) else letter_batch(sent_back(record), letter)
     if isinstance(record, NoRecord):
         return letter_batch(dead_letter(origin, None, record.why), letter)
+    if len(record.key or b"") + len(record.value or b"") > wanted.batch_bytes_max:  # do not copy what is too large
+        return letter_batch(dead_letter(origin, None, names.TOO_LARGE), letter)
     batch = letter_batch(dead_letter(origin, record), letter)
     if len(batch) > wanted.batch_bytes_max:
         return letter_batch(dead_letter(origin, None, names.TOO_LARGE), letter)

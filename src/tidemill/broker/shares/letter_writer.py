@@ -280,7 +280,7 @@ class LetterWriter:
                     it.to_send_back[offset] = letter
             self._schedule(it)
 
-        self._machine.read_jobs.submit(read, done, self._machine.failed)
+        self._machine.opening_jobs.submit(read, done, self._machine.failed)
 
     def _has_producer_id(self, it: _ShareLetters) -> bool:
         """Return whether the share has a producer id for its letters; if not, ask for one."""
@@ -339,7 +339,7 @@ class LetterWriter:
                 self._send_batch(it, letter, batch)
             self._schedule(it)
 
-        self._machine.read_jobs.submit(read, done, self._machine.failed)
+        self._machine.opening_jobs.submit(read, done, self._machine.failed)
 
     def _letter_to_build(self, it: _ShareLetters, letter: Letter) -> LetterToBuild:
         key, image = it.led.key, self._broker.image

@@ -1,4 +1,4 @@
-"""Opens the batches in the look-ahead of shares, in reader threads, one slice after the other."""
+"""Opens the batches in the look-ahead of shares, off the event loop, one slice after the other."""
 
 from collections.abc import Callable
 from typing import Final
@@ -66,7 +66,7 @@ class LookAheadReader:
             self._extended(led)
 
         led.is_opening = True
-        self._machine.read_jobs.submit(read, done, self._machine.failed)
+        self._machine.opening_jobs.submit(read, done, self._machine.failed)
 
     def _failed(self, led: LedShare, error: Exception) -> None:
         """Let the next fetch be answered with the error.  Records that retention has just removed are no error."""

@@ -65,7 +65,7 @@ class ShareDescriptions(Pending[Response]):
             described.oldest_ms = oldest_ms
             self._described(at, described)
 
-        self._machine.read_jobs.submit(_timestamp_reader(partition, start, end), found, self.fail)
+        self._machine.opening_jobs.submit(_timestamp_reader(partition, start, end), found, self.fail)
 
     def _described(self, at: int, share: Described) -> None:
         self._shares[at] = share

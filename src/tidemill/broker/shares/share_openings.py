@@ -119,7 +119,7 @@ class ShareOpenings:
             return
         timestamp = self._machine.clock.wall_ms() - start.duration_ms
 
-        self._machine.read_jobs.submit(
+        self._machine.opening_jobs.submit(
             lambda: _offset_at(partition, timestamp, end),
             lambda offset: self._propose(opening, partition, opened.incarnation, offset),
             self._machine.failed,

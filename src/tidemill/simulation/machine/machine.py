@@ -163,6 +163,7 @@ def simulated_machine(
         journal_jobs=journal_jobs,
         background_jobs=background_jobs,
         read_jobs=read_jobs,
+        opening_jobs=read_jobs,
         compression_jobs=read_jobs,
         write_back_jobs=jobs(),
         call_later=loop.call_later,

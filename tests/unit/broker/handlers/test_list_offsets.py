@@ -1,6 +1,8 @@
 """ListOffsets returns the offsets for timestamps; negative timestamps have special meanings."""
 
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
+from tidemill.batches.compression import Codec
+from tidemill.batches.records import OPENED_BYTES_MAX
 from tidemill.model import errors
 from tidemill.model.topic import METADATA_TOPIC
 from tidemill.wire.messages import delete_records
@@ -96,3 +98,18 @@ def test_a_record_that_was_deleted_is_never_found() -> None:
     found = [offset_of(world, timestamp)[1] for timestamp in (-3, BEGIN_MS, BEGIN_MS + 2, BEGIN_MS + 4, BEGIN_MS + 6)]
 
     assert ([0, 0, 0, 0], [3, 1, 2, 3, -1]) == (before, found)
+
+
+def test_a_batch_that_decompresses_to_too_much_is_not_looked_into() -> None:
+    """
+    A few kB of a producer become tens of megabytes.  Such batches are opened one after the other, by jobs of their own.
+    """
+    world = BrokerWorld()
+    for name, size in (("small", OPENED_BYTES_MAX - 100), ("large", OPENED_BYTES_MAX)):
+        world.create(name, 1)
+        world.produce(name, bytes(size), timestamp_ms=BEGIN_MS, codec=Codec.ZSTD)
+
+    small, large = (offset_of(world, BEGIN_MS, name) for name in ("small", "large"))
+
+    assert (errors.NONE, 0) == small
+    assert errors.NONE != large[0]
