@@ -98,7 +98,8 @@ def _look_up(context: RequestContext, lookups: list[Lookup], response: Response)
                 else:
                     found.append(lookup.first_at_or_after(partition, timestamp, end))
             except (SegmentDamaged, OffsetGone, ValueError) as error:
-                found.append(error)
+                # Its frames refer to `found`, a cycle that would keep what was decompressed until it is collected.
+                found.append(error.with_traceback(None))
         return found
 
     def done(found: list[lookup.Stamped | Exception | None]) -> None:
