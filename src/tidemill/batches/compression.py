@@ -26,7 +26,7 @@ DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # the default limit, far above the siz
 FRAMES_MAX: Final = 64
 _PART_BYTES_MIN: Final = 64 << 10  # of the first part that is decompressed; each further part may double the whole
 _PART_BYTES_MAX: Final = 1 << 20
-_FED_BYTES: Final = 64 << 10  # fed at a time to libraries that copy what they have not consumed yet
+_FED_BYTES: Final = 256 << 10  # fed at a time to libraries that copy what they have not consumed yet
 
 
 class Codec(IntEnum):

@@ -239,11 +239,11 @@ def test_data_in_many_parts_is_read_as_a_whole(codec):
     Frames that begin and end between the pieces that the libraries are fed are joined, and refused if the last one is
     truncated at the end of a piece or near it.
     """
-    noise = Random(1).randbytes(200_000)
+    noise = Random(1).randbytes(400_000)
     frames = [noise + bytes(3 << 20), b"and more", noise]
     folded = compress(codec, frames) if codec == Codec.SNAPPY else b"".join(compress(codec, it) for it in frames)
 
     assert b"".join(frames) == decompress(codec, folded)
-    for end in (64 << 10, (64 << 10) - 1, (64 << 10) + 1, len(folded) - 70_000, len(folded) - 1):
+    for end in (256 << 10, (256 << 10) - 1, (256 << 10) + 1, len(folded) - 70_000, len(folded) - 1):
         with pytest.raises(CompressionError, match="damaged"):
             decompress(codec, folded[:end])
