@@ -185,7 +185,7 @@ _moved = partial(moved_timer_run, has_schedules=True)
 _contended = partial(contended_timer_run, has_schedules=True)
 
 MUTANTS = (
-    TimerMutant(appends_occurrences_twice, 95, _eventful),
+    TimerMutant(appends_occurrences_twice, 173, _eventful),
     TimerMutant(logs_occurrences_before_the_release, 0, _eventful),
     TimerMutant(counts_from_the_release, 0, _eventful),
     TimerMutant(makes_up_for_every_occurrence, 0, _eventful),
