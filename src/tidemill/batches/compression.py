@@ -94,7 +94,7 @@ class _Parts:
 
     def add(self, part: bytes) -> None:
         if len(self.whole) + len(part) > self._size_max:
-            self.whole = b""  # whoever keeps the error, with its frames, does not keep the bytes
+            self.whole = b""  # a caller that keeps the error, with its frames, does not keep the bytes
             raise _too_large(self._size_max)
         if not self.whole:
             self.whole = part

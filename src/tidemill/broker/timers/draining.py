@@ -102,7 +102,7 @@ class Draining:
             self._append([
                 it
                 for offset, it in records
-                # Of what was moved before, the copy here is an old one.
+                # A record that was moved before has its newest copy elsewhere: do not move it from here.
                 if timers.waiting.waits(it.arrival) and timers.kept_offset(it.arrival) == (offset if is_kept else None)
             ])  # fmt: skip
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from tidemill.batches.batch import spans
-from tidemill.batches.records import Record, read_record, read_records
+from tidemill.batches.records import HEADER_MEMORY, Record, read_record, read_records
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.budgets import Taken, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
@@ -18,7 +18,6 @@ from tidemill.http.v1.kafka_errors import check, without_leader
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, MOVING, OFFSET_MAX, offsets_at
 from tidemill.http.v1.record_schema import (
     DECOMPRESSED_BYTES_MAX,
-    HEADER_MEMORY,
     HEADERS_MAX,
     Header,
     Text,

@@ -10,9 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tidemill.batches.records import HEADER_MEMORY as HEADER_MEMORY
-from tidemill.batches.records import RECORD_MEMORY as RECORD_MEMORY
-from tidemill.batches.records import Record
+from tidemill.batches.records import HEADER_MEMORY, RECORD_MEMORY, Record
 from tidemill.wire.primitives import Records
 
 DECOMPRESSED_BYTES_MAX: Final = 16 << 20  # of a batch: far more than producers gather in one

@@ -15,11 +15,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from tidemill.batches.builder import RecordTuple
+from tidemill.batches.records import HEADER_MEMORY
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.budgets import Taken, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.due_fields import At, Delay, Missed, Schedule, TimerId, Timezone, timer_headers
-from tidemill.http.v1.record_schema import HEADER_MEMORY
 from tidemill.http.v1.rights import WRITE_TOPIC
 from tidemill.http.v1.topic_writer import Run, TopicWriter
 from tidemill.http.v1.topics import topic_of

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+from tidemill.batches.records import HEADER_MEMORY, RECORD_MEMORY
 from tidemill.client.timer_choice import (
     CANCELLED,
     Change,
@@ -27,7 +28,6 @@ from tidemill.http.v1.budgets import taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S
 from tidemill.http.v1.leader_requests import OutcomeUnknown, ask_leader
-from tidemill.http.v1.record_schema import HEADER_MEMORY, RECORD_MEMORY
 from tidemill.http.v1.retries import retried
 from tidemill.http.v1.rights import DESCRIBE_TOPIC, READ_TOPIC, WRITE_TOPIC
 from tidemill.http.v1.timer_schema import (

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 from tidemill.batches.batch import HEADER_BYTES
 from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.native import scan
+from tidemill.batches.records import HEADER_MEMORY
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, without_leader
-from tidemill.http.v1.record_schema import HEADER_MEMORY
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
 from tidemill.wire.messages import produce
