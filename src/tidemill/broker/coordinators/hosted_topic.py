@@ -118,7 +118,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
             self._broker.create_internal_topic(self._name, self._created)
 
     def _created(self, code: int) -> None:
-        if code:
+        if code and not self._is_stopped:  # a stop ends every attempt, which is no error
             self._broker.machine.events.error("internal topic not created", topic=self._name, error=code)
         self._is_creating = False
         self._call_waiting()

@@ -66,3 +66,19 @@ def test_a_deadline_ends_with_the_leadership_in_which_it_was_set(world: ClusterW
     assert 1 == world.led_by(TOPIC)
     assert end_offset == world[1].partition(TOPIC).log.end_offset
     assert ("a",) == ask(world, 1, Read(KEY))
+
+
+@pytest.mark.parametrize(("stops", "logged"), [(False, 1), (True, 0)])
+def test_a_stop_ends_the_creation_of_a_topic_without_an_error(stops: bool, logged: int) -> None:
+    """A broker that stops answers the requests that wait for the topic, and nobody has to read about the attempt."""
+    world = ClusterWorld(static={"offsets.topic.num.partitions": "1"}, extra_coordinators=(MEMBER_SETS,))
+    alone = next(number for number in (1, 2, 3) if world[number] is not world.controller)
+    replies = begin(world, alone, Read(KEY))
+    early = [*replies]
+    if stops:
+        world[alone].broker.coordinators.stop()
+    world.cut_off(alone)
+    world.pass_time(60_000)
+
+    assert ([], [Rejected(errors.COORDINATOR_NOT_AVAILABLE)]) == (early, replies)
+    assert logged == sum("internal topic not created" in line for line in world[alone].events)
