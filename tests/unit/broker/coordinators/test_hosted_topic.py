@@ -70,7 +70,7 @@ def test_a_deadline_ends_with_the_leadership_in_which_it_was_set(world: ClusterW
 
 @pytest.mark.parametrize(("stops", "logged"), [(False, 1), (True, 0)])
 def test_a_stop_ends_the_creation_of_a_topic_without_an_error(stops: bool, logged: int) -> None:
-    """A broker that stops answers the requests that wait for the topic, and nobody has to read about the attempt."""
+    """A broker that stops answers the requests that wait for the topic, and logs no error."""
     world = ClusterWorld(static={"offsets.topic.num.partitions": "1"}, extra_coordinators=(MEMBER_SETS,))
     alone = next(number for number in (1, 2, 3) if world[number] is not world.controller)
     replies = begin(world, alone, Read(KEY))
