@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections import Counter
 from typing import Any, Final
 
@@ -76,7 +77,8 @@ class LineProducer:
                 self.timed_out[message.partition()] += 1
             else:
                 is_invalid = error.code() == KafkaError.INVALID_RECORD
-                problem = timer_problem(record.get("headers", ())) if is_invalid else None
+                headers = record.get("headers", ())
+                problem = timer_problem(headers, round(time.time() * 1_000)) if is_invalid else None
                 self.refuse(f"line {line_number}: {error_name(error)}: {problem or error.str()}")
 
         while True:

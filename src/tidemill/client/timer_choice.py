@@ -78,13 +78,11 @@ class Change(NamedTuple):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the change may be asked for again after its response was lost: a shift moves the records again."""
+        """
+        Whether the change may be asked for again after its response was lost.  A shift moves the records again, so it
+        is tried in all partitions first: what one of them refuses moves nothing in the others.
+        """
         return self.operation != SHIFT
-
-    @property
-    def is_delaying(self) -> bool:
-        """Whether records are moved by a time that may be more than the topic allows some of them."""
-        return self.operation == SHIFT and self.ms > 0
 
 
 CANCELLED: Final = Change()

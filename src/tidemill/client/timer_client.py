@@ -94,8 +94,8 @@ class TimerClient:
     def resolve(self, topic: str, choice: TimerChoice, change: Change, *, is_trial: bool = False) -> Outcome:
         """Cancel or reschedule the chosen records.  In a trial, count them and change nothing."""
         asked = self._partitions(topic, choice)
-        if change.is_delaying and not is_trial and len(asked) > 1:
-            for number in asked:  # a shift that one partition refuses moves nothing in the others
+        if not change.is_repeatable and not is_trial and len(asked) > 1:
+            for number in asked:
                 self._resolve(topic, number, choice, change, is_trial=True)
         responses = [self._resolve(topic, number, choice, change, is_trial=is_trial) for number in asked]
         return outcome_of(responses, choice, asked)

@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from threading import Lock, Thread
+from time import time
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
@@ -75,7 +76,8 @@ class KafkaSender:
                 sent.set_result(Sent(record.topic, message.partition(), message.offset()))
             else:
                 is_invalid = error.code() == confluent_kafka.KafkaError.INVALID_RECORD
-                why = (timer_problem(record.headers) or OTHER_INVALID) if is_invalid else error.str()
+                now_ms = round(time() * 1_000)
+                why = (timer_problem(record.headers, now_ms) or OTHER_INVALID) if is_invalid else error.str()
                 sent.set_exception(SendFailed(f"a record was not written to topic {record.topic}: {why}"))
 
         more: dict[str, int] = {} if record.partition is None else {"partition": record.partition}

@@ -170,11 +170,15 @@ def _is_normalized(headers: Sequence[Header]) -> bool:
 
 
 def _first(schedule: Schedule, begin_ms: int, stamp_ms: int, delay_ms_max: int) -> int:
-    """Return the first occurrence of a schedule that begins at a moment.  Raise BadSchedule if there is none."""
+    """
+    Return the first occurrence of a schedule that begins at a moment.  Raise BadSchedule if there is none, or if too
+    many are missed already.
+    """
     first = schedule.first(begin_ms)
     if first is None or (delay_ms_max != UNLIMITED and first - stamp_ms > delay_ms_max):
         allowed = "the year 9999" if delay_ms_max == UNLIMITED else f"tidemill.max.delay.ms={delay_ms_max}"
         raise BadSchedule(f"{SCHEDULE}: the first occurrence is later than {allowed} allows")
+    schedule.check_begin(first, stamp_ms)
     return first
 
 

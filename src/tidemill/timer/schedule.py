@@ -24,7 +24,8 @@ the first time only.  This is what Debian's cron does for changes below three ho
 
 **Missed occurrences.**  After an outage, the record waits with a due time in the past.
  - one: it is released once, late, which stands for all occurrences up to then; the next one is in the future.
- - all: all occurrences are released, one after the other, each as late as it is.
+ - all: all occurrences are released, one after the other, each as late as it is.  Because they are released at once,
+   a schedule with more than `MISSED_MAX` of them when its record arrives or is moved is refused.
  - none: an occurrence is skipped if it could not be released within `LATE_MS_MAX`, or before the following one.
 
 **Who computes.**  The leader of the partition alone, and the result enters the log (NEXT), so that brokers with other
@@ -43,21 +44,24 @@ from itertools import takewhile
 from typing import Final, Protocol
 
 from tidemill.model.duration import parse_duration_ms
-from tidemill.timer.due_time import DELAY, DUE_MS_MAX
+from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX
 from tidemill.timer.timer_headers import CANCEL, MISSED, SCHEDULE, TIMER_ID, TIMEZONE
 
 VALUE_BYTES_MAX: Final = 256
 EVERY_MS_MIN: Final = 1_000
 EVERY_MS_MAX: Final = 36_525 * 86_400_000  # 100 years
 LATE_MS_MAX: Final = 60_000  # with missed=none; longer than a failover, a restart and a late heartbeat take
+MISSED_MAX: Final = 10_000  # with missed=all, when a record arrives or is moved: all are written at once
 CRONS_MAX: Final = 1_024  # expressions that are remembered, because it takes long to find that one fires
 YEARS_MAX: Final = 50  # without an occurrence for this long, a schedule is over
 _NOT_ZONES: Final = ("posix/", "right/", "localtime", "posixrules", "Factory")  # with leap seconds; of this machine
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
+_MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 86_400_000
 _LOCAL_MAX: Final = datetime(9999, 12, 30, tzinfo=UTC).replace(tzinfo=None)  # later may be the year 10000 elsewhere
-_CRON_MS_MAX: Final = DUE_MS_MAX - 2 * 86_400_000  # cron ends two days before the year 9999 does
+_CRON_MS_MAX: Final = DUE_MS_MAX - 2 * _DAY_MS  # cron ends two days before the year 9999 does
 _CHECKED_FROM_MS: Final = 946_684_800_000  # the year 2000: an expression must fire within `YEARS_MAX` from there
 
 
@@ -76,6 +80,13 @@ class Missed(StrEnum):
 class _Rule(Protocol):
     def occurrences(self, anchor_ms: int, after_ms: int) -> Iterator[int]:
         """Yield the occurrences after a moment, ascending.  `anchor_ms` is one of them, or the first possible one."""
+        ...
+
+    def most_between(self, first_ms: int, until_ms: int) -> int:
+        """
+        Return how many occurrences there may be from the one at `first_ms` until a moment, both included.  The cost
+        does not depend on the distance.
+        """
         ...
 
 
@@ -100,6 +111,33 @@ class Schedule:
             return False
         following = next(self.rule.occurrences(due_ms, due_ms), None)
         return now_ms - due_ms > LATE_MS_MAX or (following is not None and following <= now_ms)
+
+    def check_begin(self, first_ms: int, stamp_ms: int) -> None:
+        """Raise BadSchedule if a record that arrives at `stamp_ms` has missed too many occurrences from the first on."""
+        missed = self._missed_at_once(first_ms, stamp_ms)
+        if missed > MISSED_MAX:
+            raise BadSchedule(
+                f"{MISSED}=all: up to {missed} occurrences from {first_ms} ms since the epoch on are missed already, "
+                f"of which at most {MISSED_MAX} are delivered late: write {MISSED}=one, or a later {DELIVER_AT}"
+            )
+
+    def check_move(self, due_ms: int, now_ms: int) -> None:
+        """Raise BadSchedule if a record that is moved to `due_ms` would be skipped, or has missed too many there."""
+        missed = self._missed_at_once(due_ms, now_ms)
+        if missed > MISSED_MAX:
+            raise BadSchedule(
+                f"{MISSED}=all: up to {missed} occurrences from {due_ms} ms since the epoch on would be missed "
+                f"already, of which at most {MISSED_MAX} are delivered late: choose a later time"
+            )
+        if self.missed is Missed.NONE and now_ms - due_ms > LATE_MS_MAX:
+            raise BadSchedule(
+                f"{MISSED}=none: an occurrence at {due_ms} ms since the epoch would be skipped, because it was missed "
+                "by more than a minute: choose a later time; with a delay of 0 it comes at once"
+            )
+
+    def _missed_at_once(self, due_ms: int, now_ms: int) -> int:
+        """Return how many releases, at most, follow each other at once if a record waits for `due_ms` at `now_ms`."""
+        return self.rule.most_between(due_ms, now_ms) if self.missed is Missed.ALL else 0
 
     def next(self, last_due_ms: int, released_ms: int) -> int | None:
         """
@@ -129,6 +167,9 @@ class Every:
         passed = max(0, (after_ms - anchor_ms) // self.interval_ms + 1)
         yield from range(anchor_ms + passed * self.interval_ms, DUE_MS_MAX + 1, self.interval_ms)
 
+    def most_between(self, first_ms: int, until_ms: int) -> int:
+        return max((until_ms - first_ms) // self.interval_ms + 1, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Cron:
@@ -141,6 +182,7 @@ class Cron:
 
     fields: str
     zone: tzinfo
+    daily_max: int  # occurrences of a day, if it matches
 
     def occurrences(self, anchor_ms: int, after_ms: int) -> Iterator[int]:
         """Yield the matches after a moment; the anchor plays no part."""
@@ -149,6 +191,11 @@ class Cron:
         minute, hour, *_ = self.fields.split()
         found = self._wildcard if minute.startswith("*") or hour.startswith("*") else self._fixed
         yield from (moment_s * 1_000 for moment_s in found(after_ms // 1_000))
+
+    def most_between(self, first_ms: int, until_ms: int) -> int:
+        """Every day counts as one that matches, and an hour that the clock repeats counts once."""
+        days, rest_ms = divmod(until_ms - first_ms, _DAY_MS)
+        return max(days * self.daily_max + min(rest_ms // _MINUTE_MS + 1, self.daily_max), 0)
 
     def _fixed(self, after_s: int) -> Iterator[int]:
         """Yield the matches of a job that runs at fixed local times."""
@@ -269,7 +316,7 @@ def _every(text: str, rest: str) -> Every:
 
 @lru_cache(maxsize=CRONS_MAX)
 def _cron(text: str, rest: str, zone: tzinfo) -> Cron:
-    from cronsim import CronSimError
+    from cronsim import CronSim, CronSimError
 
     fields = rest.split()
     if len(fields) != 5:
@@ -277,8 +324,9 @@ def _cron(text: str, rest: str, zone: tzinfo) -> Cron:
             f"{SCHEDULE}={text!r}: write five fields instead of {len(fields)}: minute, hour, day of month, month and "
             "day of week, such as cron 30 8 * * MON-FRI"
         )
-    cron = Cron(" ".join(fields), zone)
     try:
+        parsed = CronSim(" ".join(fields), _LOCAL_MAX)
+        cron = Cron(" ".join(fields), zone, len(parsed.hours) * len(parsed.minutes))
         fires = next(cron.occurrences(0, _CHECKED_FROM_MS), None) is not None
     except CronSimError as error:
         problem = str(error).lower().removeprefix("bad ")

@@ -7,14 +7,19 @@ from tidemill.timer.schedule import BadSchedule, parse_schedule
 from tidemill.timer.timer_headers import HEADERS_MAX, BadTimerId, timer_id, too_many_headers
 
 
-def timer_problem(headers: Sequence[tuple[str, bytes | None]]) -> str | None:
-    """Return what is wrong with the headers of a record, and the fix; None if nothing is."""
+def timer_problem(headers: Sequence[tuple[str, bytes | None]], now_ms: int) -> str | None:
+    """
+    Return what is wrong with the headers of a record that was sent about now, and the fix; None if nothing is.
+    """
     if len(headers) > HEADERS_MAX:
         return too_many_headers(len(headers))
     try:
-        due_ms(headers, 0)
+        begin_ms = due_ms(headers, now_ms)
         timer_id(headers)
-        parse_schedule(headers)
+        schedule = parse_schedule(headers)
+        first_ms = None if schedule is None else schedule.first(begin_ms)
+        if schedule is not None and first_ms is not None:
+            schedule.check_begin(first_ms, now_ms)
     except (BadDueTime, BadTimerId, BadSchedule) as problem:
         return str(problem)
     return None

@@ -49,6 +49,30 @@ def test_asyncio_has_the_same(cluster: Cluster, topic: TimerTopic) -> None:
     asyncio.run(run())
 
 
+def test_a_schedule_is_not_moved_to_where_it_would_be_skipped(cluster: Cluster, topic: TimerTopic) -> None:
+    """
+    With a delay of 0 it comes at once.  What another partition refuses is not shifted in any.
+    """
+    with tidemill.connect(cluster.bootstrap) as mill:
+        for partition in range(2):
+            recurs = {} if partition else {"schedule": "every 1h", "missed": "none"}
+            headers = {f"tidemill-{name}": text for name, text in recurs.items()}
+            begin = datetime.now(UTC) + timedelta(hours=1)
+            mill.send(topic.name, "v", partition=partition, timer_id="t", at=begin, headers=headers)
+        timers = mill.timers(topic.name)
+        before = timers.list()
+
+        for change in ({"at": datetime.now(UTC) - timedelta(hours=1)}, {"shift": "-2h"}):
+            with pytest.raises(tidemill.RequestRefused, match="arrival 0: tidemill-missed=none: .* would be skipped"):
+                timers.reschedule(timer_id="t", partition=0, **change)  # type: ignore[arg-type]
+        with pytest.raises(tidemill.RequestRefused, match="would be skipped"):
+            timers.reschedule(all=True, shift="-2h")
+
+        assert before == timers.list()
+        assert 1 == timers.reschedule(timer_id="t", partition=0, delay=0)
+        wait_for(lambda: topic.released(), "the schedule did not come")
+
+
 def test_a_topic_of_another_kind_is_refused(cluster: Cluster, topic: TimerTopic) -> None:
     topic.brokers[0].send("POST", "/v1/topics", {"name": "plain-sdk"})
     wait_for(

@@ -133,7 +133,8 @@ def test_a_shift_is_repeated_only_if_no_leader_can_have_begun(
         assert Outcome(1, 0, 0) == timers.resolve("t", TimerChoice(ids=[b"a"], partition=1), shifted_by(5))
 
 
-def test_a_shift_that_a_partition_refuses_moves_nothing_in_others(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("shift_ms", [5, -5])
+def test_a_shift_that_a_partition_refuses_moves_nothing_in_others(cluster: FakeCluster, shift_ms: int) -> None:
     def answer(request: Message) -> Message:
         assert isinstance(request, timer_resolve.Request)
         is_late = request.partition == PARTITIONS - 1
@@ -142,7 +143,7 @@ def test_a_shift_that_a_partition_refuses_moves_nothing_in_others(cluster: FakeC
     with client(cluster) as timers:
         asked = answers(cluster, answer)
         with pytest.raises(RequestRefused):
-            timers.resolve("t", TimerChoice(), shifted_by(5))
+            timers.resolve("t", TimerChoice(), shifted_by(shift_ms))
 
     assert {True} == {it.is_trial for _, it in asked}  # type: ignore[attr-defined]
 

@@ -182,7 +182,7 @@ def test_clients_do_not_repeat_a_shift_that_some_partitions_may_have_taken(
     body = json.loads(refused.value.answer.text)
     assert (503, "REQUEST_TIMED_OUT") == (body["status"], body["error"])
     assert "1 records or more were moved" in body["detail"]
-    assert [(0, False), (1, False)] == leaders.asked
+    assert [(0, True), (1, True), (0, False), (1, False)] == leaders.asked
 
 
 def test_other_changes_are_repeated_after_a_lost_connection() -> None:
@@ -192,11 +192,12 @@ def test_other_changes_are_repeated_after_a_lost_connection() -> None:
     assert [(0, False), (1, False), (1, False)] == leaders.asked
 
 
-def test_a_shift_that_a_partition_refuses_moves_nothing_in_others() -> None:
+@pytest.mark.parametrize("shift_ms", [5, -5])
+def test_a_shift_that_a_partition_refuses_moves_nothing_in_others(shift_ms: int) -> None:
     leaders = Deciders({(1, True): timer_resolve.Response(error_code=errors.INVALID_REQUEST)})
 
     with pytest.raises(Refused) as refused:
-        resolved(leaders, shifted_by(5))
+        resolved(leaders, shifted_by(shift_ms))
 
     assert 400 == json.loads(refused.value.answer.text)["status"]
     assert [(0, True), (1, True)] == leaders.asked

@@ -17,6 +17,7 @@ from tidemill.timer.due_time import DUE_MS_MAX
 from tidemill.timer.schedule import (
     EVERY_MS_MAX,
     LATE_MS_MAX,
+    MISSED_MAX,
     BadSchedule,
     Schedule,
     parse_schedule,
@@ -600,3 +601,63 @@ def test_libraries_are_imported_when_they_are_used() -> None:
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "[]\n['cronsim']\n" == finished.stdout
+
+
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
+NOW = ms("2027-11-27")
+
+
+@pytest.mark.parametrize(
+    ("text", "interval_ms"),
+    [("every 1s", 1_000), ("every 15m", 15 * MINUTE_MS), ("every 7d", 7 * DAY_MS), ("cron * * * * *", MINUTE_MS)],
+)
+def test_the_begin_of_a_schedule_that_makes_up_for_all_is_bounded(text: str, interval_ms: int) -> None:
+    """The occurrence at the begin and the one at the present count."""
+    schedule, first = schedule_of(text, missed="all"), NOW - (MISSED_MAX - 1) * interval_ms
+
+    schedule.check_begin(first, NOW)
+    schedule.check_move(first, NOW)
+    for check in (schedule.check_begin, schedule.check_move):
+        with pytest.raises(BadSchedule, match="tidemill-missed=all: up to 10001 .* at most 10000 are delivered late"):
+            check(first, NOW + interval_ms)
+
+
+@pytest.mark.parametrize("text", ["cron 30 8 * * *", "cron 0 0 L * *", "cron 5 4 * * MON-FRI"])
+def test_a_daily_job_may_begin_27_years_ago(text: str) -> None:
+    schedule = schedule_of(text, zone=BERLIN, missed="all")
+
+    schedule.check_begin(NOW - 27 * 365 * DAY_MS, NOW)
+    with pytest.raises(BadSchedule, match="write tidemill-missed=one, or a later tidemill-deliver-at"):
+        schedule.check_begin(NOW - 28 * 365 * DAY_MS, NOW)
+
+
+@pytest.mark.parametrize("missed", [None, "one", "none"])
+def test_other_schedules_may_begin_at_any_time(missed: str | None) -> None:
+    schedule_of("every 1s", missed=missed).check_begin(0, NOW)
+
+
+def test_a_time_to_come_misses_nothing() -> None:
+    for text in ("every 1s", "cron * * * * *"):
+        schedule = schedule_of(text, missed="all")
+
+        schedule.check_begin(DUE_MS_MAX, NOW)
+        assert (0, 1) == tuple(schedule.rule.most_between(NOW + 1, it) for it in (NOW, NOW + 1))
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+@pytest.mark.parametrize(("zone", "day"), [(UTC_NAME, "2027-06-01"), (BERLIN, "2027-03-20"), (SANTIAGO, "2027-08-30")])
+def test_no_more_occurrences_are_missed_than_are_counted(text: str, zone: str, day: str) -> None:
+    """In ten days, of which some have clocks that are put forward."""
+    schedule, begin = schedule_of(f"cron {text}", zone=zone), ms(f"{day} 07:23", zone)
+
+    for length_ms in (1, HOUR_MS, DAY_MS - 1, DAY_MS, 10 * DAY_MS + HOUR_MS):
+        found = sum(1 for _ in takewhile(lambda it: it <= begin + length_ms, schedule.rule.occurrences(0, begin - 1)))  # noqa: B023
+        assert found <= schedule.rule.most_between(begin, begin + length_ms)
+
+
+def test_a_schedule_is_not_moved_to_where_it_would_be_skipped() -> None:
+    schedule = schedule_of("every 1h", missed="none")
+
+    schedule.check_move(NOW - LATE_MS_MAX, NOW)
+    with pytest.raises(BadSchedule, match="would be skipped.*with a delay of 0 it comes at once"):
+        schedule.check_move(NOW - LATE_MS_MAX - 1, NOW)

@@ -19,9 +19,22 @@ NAMED = ("tidemill-timer-id", b"a")
     ],
 )
 def test_each_kind_of_header_is_checked(headers: list[tuple[str, bytes | None]], expected: str) -> None:
-    assert expected in str(timer_problem(headers))
+    assert expected in str(timer_problem(headers, 0))
 
 
 def test_headers_without_a_problem_have_no_reason() -> None:
     """A record may have been refused because another one of its batch was, or by a topic of another kind."""
-    assert (None, None) == (timer_problem([]), timer_problem([DELAY, NAMED, *[("tidemill-other", None)] * 9_998]))
+    assert (None, None) == (
+        timer_problem([], 0),
+        timer_problem([DELAY, NAMED, *[("tidemill-other", None)] * 9_998], 0),
+    )
+
+
+def test_a_schedule_that_has_missed_too_much_is_named() -> None:
+    """Whether it has depends on the time at which the record was sent."""
+    ticks = [NAMED, ("tidemill-schedule", b"every 1s"), ("tidemill-missed", b"all")]
+    headers = [*ticks, ("tidemill-deliver-at", b"1800000000000")]
+
+    assert "10001 occurrences" in str(timer_problem(headers, 1_800_010_000_000))
+    assert timer_problem(headers, 1_800_009_999_999) is None
+    assert timer_problem(headers, 0) is None

@@ -127,11 +127,13 @@ class TimerHost:
         return led
 
     def in_thread(self, job: Callable[[], T], done: Callable[[T | KafkaError], None]) -> None:
-        """Run a job that reads what waits, and pass its result, or why it failed, to `done`."""
+        """Run a job that reads what waits, and pass its result, or why it failed or was refused, to `done`."""
 
         def run() -> T | KafkaError:
             try:
                 return job()
+            except KafkaError as refused:
+                return refused
             except (OSError, LookupError) as error:
                 return KafkaError(errors.KAFKA_STORAGE_ERROR, f"records that wait could not be read: {error}")
 

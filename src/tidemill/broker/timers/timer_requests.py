@@ -19,6 +19,7 @@ from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, UNBOUNDED
 from tidemill.shard.arrivals import waiting_bytes
 from tidemill.shard.pending import Pending
 from tidemill.timer.due_time import DUE_MS_MAX, UNLIMITED
+from tidemill.timer.schedule import LATE_MS_MAX, BadSchedule, parse_schedule
 from tidemill.timer.timer_command import Cancel, CancelIds, Decision, Reschedule, RescheduleIds
 from tidemill.timer.timer_headers import hash_of
 from tidemill.timer.waiting_set import Outcome
@@ -51,22 +52,24 @@ class TimerResolution(Pending[timer_resolve.Response]):
         self._arrivals = [*dict.fromkeys(request.arrivals)]  # some may be named twice
         self._ids = [*dict.fromkeys(request.timer_ids)]
         self._latest_ms = DUE_MS_MAX  # at which a record may be due
+        self._now_ms = 0
         self._decisions: Iterator[Decision] = iter(())
         self._has_decided = False  # whether a decision was proposed, which may be committed whatever happens
         self._selected: Iterator[tuple[int, int]] | None = None  # arrivals and due times, which a scan names one by one
         try:
             self._led = host.served(request.topic_id, request.partition)
+            self._now_ms = self._led.partition.shard.append_time(0)  # without the clock of this broker alone
             self._check()
         except KafkaError as refused:
             self._refuse(refused.error_code, refused.message)
             return
-        if request.selection is None and request.operation != SHIFT:
+        if request.selection is None and request.operation != SHIFT and not self._may_be_refused:
             self._decide_named()
             return
         scan = self._led.scan(self._ids)
         if request.selection is None:
             host.in_thread(lambda: dict(self._found_by(scan)), self._named)
-        elif request.is_trial or self._is_delaying:
+        elif request.is_trial or self._is_delaying or self._may_be_refused:
             host.in_thread(lambda: self._measured(scan), lambda found: self._select(scan, found))
         else:
             self._select(scan, _Measured())
@@ -76,13 +79,50 @@ class TimerResolution(Pending[timer_resolve.Response]):
         """Whether records are moved by a time that may be more than the topic allows."""
         return self._request.operation == SHIFT and self._request.due_ms > 0
 
+    @property
+    def _is_advancing(self) -> bool:
+        """Whether records may be moved so far into the past that what this means depends on their schedules."""
+        request = self._request
+        if request.operation == SHIFT:
+            return request.due_ms < 0
+        return request.operation == RESCHEDULE and request.due_ms < self._now_ms - LATE_MS_MAX
+
+    @property
+    def _may_be_refused(self) -> bool:
+        """
+        Whether a schedule may forbid the change, so that the records are read before any of them is moved.
+
+        What waits with an id may be replaced by a record that recurs before the change is committed.
+        """
+        recurring = self._led.timers.waiting.recurring
+        is_named = any(map(recurring.__contains__, self._arrivals)) or bool(self._ids)
+        return self._is_advancing and (is_named or (self._request.selection is not None and bool(recurring)))
+
+    def _check_schedule(self, found: WaitingRecord) -> None:
+        """Raise KafkaError if a record recurs in such a way that it must not be moved as the request says."""
+        request = self._request
+        due_ms = max(found.due_ms + request.due_ms, 0) if request.operation == SHIFT else request.due_ms
+        if due_ms >= found.due_ms:
+            return
+        try:
+            schedule = parse_schedule(found.record.headers)
+            if schedule is not None:
+                schedule.check_move(due_ms, self._now_ms)
+        except BadSchedule as problem:
+            raise KafkaError(errors.INVALID_REQUEST, f"arrival {found.arrival}: {problem}") from problem
+
     def _found_by(self, scan: WaitingScan) -> Iterator[tuple[int, int]]:
-        """Yield arrivals that a scan finds, and when they are due.  Waits for the disk."""
+        """
+        Yield arrivals that a scan finds, and when they are due.  Waits for the disk.  Raise KafkaError if one of them
+        must not be moved.
+        """
         request, wanted = self._request, {*self._arrivals}
         for it in scan.records(request.selection or NOTHING_SELECTED, {*self._ids}):
             # What has just been released and recurs has no time that could be shifted.
             is_left_out = request.operation == SHIFT and not it.has_time
             if not is_left_out and (not wanted or it.arrival in wanted):
+                if self._is_advancing:
+                    self._check_schedule(it)
                 yield it.arrival, it.due_ms
 
     def _measured(self, scan: WaitingScan) -> "_Measured":

@@ -153,8 +153,7 @@ class TopicTimers:
         asked = self.partitions(choice)
         if is_trial or change.is_repeatable or len(asked) == 1:
             return outcome_of(await self.each(choice, ask), choice, asked)
-        if change.is_delaying:  # a shift that one partition refuses moves nothing in the others
-            await self.each(choice, partial(ask, is_trial=True))
+        await self.each(choice, partial(ask, is_trial=True))
         return outcome_of(await self._each_once(choice, ask), choice, asked)
 
     async def _each_once(

@@ -15,15 +15,17 @@ from tests.unit.broker.timers.timer_topic import (
     listed,
     named,
     released,
+    request,
     resolve,
     send,
     timers,
     topic_id,
     values,
 )
+from tidemill.batches.builder import build_batch
 from tidemill.model import errors
 from tidemill.peer import timer_resolve
-from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, Selection
+from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
 
 HOUR_MS = 3_600_000
 
@@ -261,3 +263,125 @@ def test_schedules_of_a_partition_are_bounded(world: BrokerWorld) -> None:
 
     assert errors.INVALID_RECORD == answer.error_code
     assert "at most 10000 in a partition" in (answer.error_message or "")
+
+
+TICKS_MS = 10_000_000  # ten thousand occurrences of `every 1s`
+
+
+@pytest.mark.parametrize("missed", ["all", "one", "none"])
+def test_a_schedule_that_has_missed_too_much_is_refused(world: BrokerWorld, missed: str) -> None:
+    """
+    With missed=all, each missed occurrence is released at once: the disk would fill.
+    """
+    begin = {"missed": missed, "deliver-at": str(world.clock.now_ms - TICKS_MS)}
+
+    answer = send(world, (b"x", delay(1)), (b"tick", every("1s", **begin)))
+
+    is_refused = missed == "all"
+    assert (errors.INVALID_RECORD if is_refused else errors.NONE) == answer.error_code
+    assert (0 if is_refused else 2) == timers(world).waiting.end
+    if is_refused:
+        assert f"record 1: tidemill-missed=all: up to 10001 occurrences from {begin['deliver-at']} ms" in (
+            answer.error_message or ""
+        )
+
+
+def test_as_many_as_are_allowed_come_at_once(world: BrokerWorld) -> None:
+    began = world.clock.now_ms
+    send(world, (b"x", every("1s", missed="all", **{"deliver-at": str(began - 50_000)})))
+
+    world.pass_time(2_000)
+
+    assert [began + 1_000 * at for at in range(-50, 3)] == dues(world)
+
+
+NAMES = [{"arrivals": [1]}, {"timer_ids": [b"a"]}, {"selection": Selection()}]
+
+
+@pytest.mark.parametrize("names", NAMES, ids=str)
+@pytest.mark.parametrize("is_trial", [False, True])
+@pytest.mark.parametrize(
+    ("operation", "missed", "past_ms", "says"),
+    [
+        (RESCHEDULE, "all", TICKS_MS, "up to 10001 occurrences"),
+        (RESCHEDULE, "all", TICKS_MS - 1, None),
+        (RESCHEDULE, "one", TICKS_MS, None),
+        (RESCHEDULE, "none", 60_001, "would be skipped"),
+        (RESCHEDULE, "none", 60_000, None),
+        (SHIFT, "all", TICKS_MS, "up to 10001 occurrences"),
+        (SHIFT, "all", TICKS_MS - 1, None),
+        (SHIFT, "none", 60_001, "would be skipped"),
+        (SHIFT, "none", 60_000, None),
+    ],
+)
+def test_a_schedule_is_not_moved_too_far_into_the_past(
+    world: BrokerWorld,
+    names: dict[str, object],
+    is_trial: bool,
+    operation: int,
+    missed: str,
+    past_ms: int,
+    says: str | None,
+) -> None:
+    """
+    A refusal names the arrival, and moves nothing else either.
+    """
+    due = world.clock.now_ms + HOUR_MS
+    begin = {"deliver-at": str(due)}
+    send(world, (b"once", delay("1h")), (b"tick", every("1s", missed=missed, **begin)))
+    moved = world.clock.now_ms - past_ms
+
+    answer = resolve(
+        world, operation=operation, due_ms=moved if operation == RESCHEDULE else moved - due, is_trial=is_trial, **names
+    )
+
+    count = 2 if "selection" in names else 1
+    assert (0 if says else count) == answer.changed
+    assert (errors.INVALID_REQUEST if says else errors.NONE) == answer.error_code
+    if says is not None:
+        assert f"arrival 1: tidemill-missed={missed}: " in (answer.error_message or "")
+        assert says in (answer.error_message or "")
+    if says or is_trial:
+        assert not timers(world).waiting.rescheduled
+
+
+@pytest.mark.parametrize("names", NAMES, ids=str)
+def test_a_schedule_that_is_late_already_may_be_moved_towards_the_present(
+    world: BrokerWorld, names: dict[str, object]
+) -> None:
+    """
+    It misses fewer occurrences then.  The broker was down, and its disk refuses what is due now.
+    """
+    send(world, (b"once", delay("1h")), (b"tick", every("1s", missed="all")))
+    world.pass_time(500)
+    waits_for = timers(world).waiting.recurring[1].next_ms
+    led(world)._may_write = lambda: False
+    world.clock.now_ms += 3 * TICKS_MS
+    world.stabilize()
+
+    later = resolve(world, operation=RESCHEDULE, due_ms=waits_for + TICKS_MS, **names)
+    earlier = resolve(world, operation=RESCHEDULE, due_ms=waits_for + TICKS_MS - 1, **names)
+
+    assert (errors.NONE, errors.INVALID_REQUEST) == (later.error_code, earlier.error_code)
+
+
+def test_a_schedule_that_replaces_a_record_meanwhile_is_not_moved(world: BrokerWorld) -> None:
+    """
+    The request names an id, and what waited with it when the request came did not recur.
+    """
+    now = world.clock.now_ms
+    send(world, (b"once", named("a", delay("1h"))))
+    world.writes = False
+    batch = build_batch([(b"k", b"tick", every("1s", missed="all", **{"deliver-at": str(now + HOUR_MS)}), now)])  # type: ignore[list-item]
+    Client(world).send(request(batch), 12)
+    world.stabilize()
+    moving = timer_resolve.Request(
+        topic_id=topic_id(world), partition=0, operation=RESCHEDULE, timer_ids=[b"a"], due_ms=now - 2 * TICKS_MS
+    )
+    Client(world).send(moving, 0)
+    world.stabilize()
+
+    world.writes = True
+    world.pass_time(2_000)
+
+    assert ([], now + HOUR_MS) == (values(world), listed(world).next_due_ms)
