@@ -7,8 +7,9 @@ from tidemill.model.timer_logs import arrivals_of, kept_of, released_of
 from tidemill.shard.partition import Partition
 from tidemill.storage.machine.shard_machine import MachineNumber
 from tidemill.storage.machine.timer_machine import TimerMachine
-from tidemill.timer.normalize import BATCH_SCHEDULES_MAX, SCHEDULES_MAX, RecordRefused, normalized
+from tidemill.timer.normalize import SCHEDULES_MAX, RecordRefused, normalized
 from tidemill.timer.release_batch import ADDED_BYTES_MAX
+from tidemill.timer.timer_headers import hash_of
 from tidemill.timer.timer_partition import TimerPartition
 
 UNBOUNDED: Final = -1
@@ -58,14 +59,15 @@ def arrival_batch(arrivals: Partition, batch: bytearray | memoryview, append_tim
             f"the records that wait in {name} have reached tidemill.timer.waiting.bytes.max={bound}: "
             "wait until some are due, cancel some, or raise it",
         )
-    room = max(SCHEDULES_MAX - len(timers_of(arrivals).waiting.recurring), 0)
+    waiting, topic_id = timers_of(arrivals).waiting, arrivals.log.topic_id
     try:
         found = normalized(
             batch,
             append_time,
             size_max=config.max_message_bytes,
             delay_ms_max=config.max_delay_ms,
-            schedules_max=min(room, BATCH_SCHEDULES_MAX),
+            schedules_max=max(SCHEDULES_MAX - len(waiting.recurring), 0),
+            is_recurring=lambda it: waiting.arrival_of(hash_of(it, topic_id)) in waiting.recurring,
         )
     except RecordRefused as problem:
         raise ArrivalRefused(errors.INVALID_RECORD, f"record {problem.index}: {problem}", problem.index) from None

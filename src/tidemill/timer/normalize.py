@@ -6,7 +6,7 @@ digits.  Records without such a header are due at the append time of their batch
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, Buffer, read_header
@@ -49,12 +49,14 @@ def normalized(
     size_max: int,
     delay_ms_max: int = UNLIMITED,
     schedules_max: int = SCHEDULES_MAX,
+    is_recurring: Callable[[bytes], bool] = lambda _: False,
 ) -> Buffer:
     """
     Return a producer's batch in the form that replicas read: the one that was given, if it needs no change.
 
     `stamp_ms` is the append time, from which delays count, `size_max` the most bytes of its records, decompressed, and
-    `schedules_max` the most records with schedules.
+    `schedules_max` the most schedules that it may add.  One that replaces a schedule adds none: `is_recurring` says
+    whether a schedule waits with an id.
     The batch has been checked, except for its records if they are compressed.  Raise RecordRefused, or ValueError if
     the records cannot be read or are too large.
     """
@@ -64,7 +66,7 @@ def normalized(
         return batch
     parts = _Parts(open_block(batch, size_max=size_max))
     _check_header_counts(parts.block.data, parts.block.start, parts.block.end)
-    _check_schedules(parts.block, schedules_max)
+    _check_schedules(parts.block, schedules_max, is_recurring)
     dues: list[int] = []
     is_plain = header.codec == Codec.NONE
     for records in parts:
@@ -125,16 +127,25 @@ def _check_header_counts(block: Buffer, start: int, end: int) -> None:
         raise RecordRefused(index, too_many_headers(count))
 
 
-def _check_schedules(block: RecordBlock, schedules_max: int) -> None:
+def _check_schedules(block: RecordBlock, schedules_max: int, is_recurring: Callable[[bytes], bool]) -> None:
     """Raise RecordRefused if too many records have schedules, before it is computed when they occur."""
-    count, names = block.header.record_count, (SCHEDULE.encode(),)
+    count, names = block.header.record_count, (SCHEDULE.encode(), TIMER_ID.encode())
     values = scan.header_values(block.data, block.start, block.end, count, names, PREFIX.encode())
-    recurring = [at for at, (_, (schedule,)) in enumerate(values) if schedule is not None]
-    if len(recurring) > schedules_max:
+    recurring = [(at, own_id) for at, (_, (schedule, own_id)) in enumerate(values) if schedule is not None]
+    if len(recurring) > BATCH_SCHEDULES_MAX:
         raise RecordRefused(
-            recurring[schedules_max],
-            f"{len(recurring)} schedules in one batch, of which {schedules_max} are accepted now: send at most "
-            f"{BATCH_SCHEDULES_MAX} in a batch, and have at most {SCHEDULES_MAX} in a partition",
+            recurring[BATCH_SCHEDULES_MAX][0],
+            f"{len(recurring)} schedules in one batch: send at most {BATCH_SCHEDULES_MAX}",
+        )
+    added: dict[bytes | None, int] = {}
+    for at, own_id in recurring:
+        if own_id is None or not is_recurring(own_id):
+            added.setdefault(own_id, at)
+    if len(added) > schedules_max:
+        raise RecordRefused(
+            [*added.values()][schedules_max],
+            f"{len(added)} new schedules in one batch, of which {schedules_max} are accepted now: have at most "
+            f"{SCHEDULES_MAX} in a partition; cancel some, or send them to a topic with more partitions",
         )
 
 

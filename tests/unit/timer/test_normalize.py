@@ -121,17 +121,31 @@ def test_a_normalized_batch_is_read_alike_at_any_later_time(
     )
 
 
+def nonsense(timer_id: int) -> RecordTuple:
+    return record(("tidemill-schedule", b"nonsense"), (TIMER_ID, b"%d" % timer_id))
+
+
 def test_too_many_schedules_are_refused_before_they_are_parsed() -> None:
     """
-    The first one that is too many is named, although it is not even valid.
+    The first one that is too many is named, although it is not even valid.  One that replaces another adds none.
     """
-    schedule = ("tidemill-schedule", b"nonsense"), ("tidemill-timer-id", b"a")
-    batch = build_batch([record(), *[record(*schedule)] * 4])
+    batch = build_batch([record(), *map(nonsense, (1, 2, 3, 2, 9, 4, 5))])
 
-    with pytest.raises(RecordRefused, match="4 schedules in one batch, of which 3 are accepted") as refused:
-        normalized(batch, STAMP, size_max=SIZE_MAX, schedules_max=3)
+    with pytest.raises(RecordRefused, match="5 new schedules in one batch, of which 3 are accepted now") as refused:
+        normalized(batch, STAMP, size_max=SIZE_MAX, schedules_max=3, is_recurring=lambda it: it == b"9")
+    with pytest.raises(RecordRefused, match="tidemill-schedule='nonsense'"):
+        normalized(batch, STAMP, size_max=SIZE_MAX, schedules_max=5, is_recurring=lambda it: it == b"9")
 
-    assert 4 == refused.value.index
+    assert 6 == refused.value.index
+
+
+def test_the_schedules_of_a_batch_are_bounded_whatever_they_replace() -> None:
+    batch = build_batch([*map(nonsense, range(501))])
+
+    with pytest.raises(RecordRefused, match="501 schedules in one batch: send at most 500") as refused:
+        normalized(batch, STAMP, size_max=SIZE_MAX, is_recurring=lambda _: True)
+
+    assert 500 == refused.value.index
 
 
 EMPTY = ("", None)

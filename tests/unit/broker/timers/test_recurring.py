@@ -254,15 +254,22 @@ def test_a_bad_schedule_is_refused(world: BrokerWorld, headers: Headers, says: s
 
 
 def test_schedules_of_a_partition_are_bounded(world: BrokerWorld) -> None:
+    """
+    A record that replaces a schedule adds none, so it is accepted.
+    """
     for start in range(0, 10_000, 500):
         numbers = range(start, start + 500)
         sent = send(world, *[(b"x", every("1h", f"t{at}", **{"deliver-at": "9" * 14})) for at in numbers])
         assert errors.NONE == sent.error_code
 
-    answer = send(world, (b"x", every("1h", "more")))
+    answer = send(world, (b"x", every("1h", "t0")), (b"x", every("1h", "more")))
+    replacing = send(world, *[(b"x", every("1h", f"t{at}", **{"deliver-at": "9" * 14})) for at in range(500)])
 
     assert errors.INVALID_RECORD == answer.error_code
+    assert "record 1: 1 new schedules" in (answer.error_message or "")
     assert "at most 10000 in a partition" in (answer.error_message or "")
+    assert errors.NONE == replacing.error_code
+    assert (10_000, 10_500) == (len(timers(world).waiting.recurring), timers(world).waiting.end)
 
 
 TICKS_MS = 10_000_000  # ten thousand occurrences of `every 1s`
