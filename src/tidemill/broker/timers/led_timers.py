@@ -115,6 +115,15 @@ class LedTimers:
         is_able = self.timers.is_restored and not self._is_over and self._failed_at is None
         return is_able and self.partition.shard.accepts_writes and self._may_write()
 
+    @property
+    def _append_time(self) -> int:
+        """
+        The append time of releases and decisions: that of the release clock, without the clock of this broker.
+
+        Schedules go on behind the append time of a release.  If it were ahead, they would leave occurrences out.
+        """
+        return self.partition.shard.append_time(0)
+
     def tick(self, now_ms: int) -> None:
         """Try again to read records that could not be read.  `now_ms` is monotonic time."""
         if self._failed_at is not None and now_ms - self._failed_at >= RETRY_MS:
@@ -153,9 +162,8 @@ class LedTimers:
         if self._is_over or not shard.accepts_writes:
             then(None)
             return
-        append_time = shard.append_time(self._machine.clock.wall_ms())
         index = shard.propose(
-            Entry(COMMAND, encode_command([decision]), self.partition.number, append_time=append_time)
+            Entry(COMMAND, encode_command([decision]), self.partition.number, append_time=self._append_time)
         )
         self._awaited.add(index)
 
@@ -271,7 +279,7 @@ class LedTimers:
 
     def _propose(self, rows: Sequence[DueRow], found: Sequence[Waiting]) -> None:
         """Propose the first records of those that were found for `rows`, and put the other rows back."""
-        shard, wall_ms = self.partition.shard, self._machine.clock.wall_ms()
+        shard = self.partition.shard
         found = fitting(found, min(BYTES_MAX, shard.batch_bytes_max))
         rest = rows[len(found) :]  # those that were found are the first ones
         more = self._take_max + self._take_max // 8 + 1  # not twice as many: most of them would be put back
@@ -280,7 +288,7 @@ class LedTimers:
         # The time of each record had come when it was taken.  The release clock may have gone back since then, if the
         # clock of a voter has stepped; consumers rely on timestamps that are not before the times of their records.
         latest_ms = found[-1].due_ms if found else 0
-        stamp = max(shard.append_time(wall_ms), latest_ms)
+        stamp = max(self._append_time, latest_ms)
         if self.timers.waiting.recurring:
             found = [it for it in found if not self._recurrences.is_missed(it, stamp)]
         if not found:
@@ -288,7 +296,7 @@ class LedTimers:
         batch = released_batch(found, stamp)
         size = len(batch)
         try:
-            log_index = append_own(self.partition, batch, wall_ms, append_time_min=stamp)
+            log_index = append_own(self.partition, batch, 0, append_time_min=stamp)
         except ValueError as error:  # the journal took larger batches when the record arrived
             self._release_refused(found[0].arrival, str(error))
             proposed = {it.arrival for it in found}

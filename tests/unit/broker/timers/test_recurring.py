@@ -26,6 +26,7 @@ from tidemill.batches.builder import build_batch
 from tidemill.model import errors
 from tidemill.peer import timer_resolve
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
+from tidemill.shard.shard import Shard
 
 HOUR_MS = 3_600_000
 
@@ -392,3 +393,20 @@ def test_a_schedule_that_replaces_a_record_meanwhile_is_not_moved(world: BrokerW
     world.pass_time(2_000)
 
     assert ([], now + HOUR_MS) == (values(world), listed(world).next_due_ms)
+
+
+@pytest.mark.parametrize("missed", ["one", "none"])
+def test_no_occurrence_is_left_out_while_the_clock_of_the_leader_is_ahead(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, missed: str
+) -> None:
+    """
+    Its own clock says that the next one is over when it releases the one before; the release clock does not.
+    """
+    ahead_ms = 5_000
+    monkeypatch.setattr(Shard, "release_limit", property(lambda _: world.clock.now_ms - ahead_ms))
+    send(world, (b"tick", every("1s", missed=missed)))
+    began = world.clock.now_ms
+
+    world.pass_time(ahead_ms + 3_500)
+
+    assert [began + 1_000 * at for at in range(4)] == dues(world)
