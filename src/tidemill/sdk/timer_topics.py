@@ -1,7 +1,8 @@
-"""Which topics delay records: those of kind timer, as the brokers say once for each topic."""
+"""Which topics delay records: those of kind timer, as the brokers say for each topic from time to time."""
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -10,6 +11,7 @@ from tidemill.sdk.problems import BrokersUnavailable, RequestRefused, SendFailed
 
 NEW_TOPIC_S_MAX: Final = 2.0  # a broker may hear of a new topic a moment later than the one that has created it
 PAUSE_S: Final = 0.1
+KNOWN_S_MAX: Final = 10.0  # a topic keeps its kind, but it may be deleted, and created again with another one
 
 
 class NoTimerTopic(SendFailed):
@@ -19,12 +21,13 @@ class NoTimerTopic(SendFailed):
 class TimerTopics:
     def __init__(self, api: Callable[[], ApiClient]) -> None:
         self._api = api
-        self._known: set[str] = set()  # a topic keeps its kind; only one that is deleted can get another one
+        self._known: dict[str, float] = {}  # monotonic seconds at which brokers said that a topic is of kind timer
         self._asking: dict[str, asyncio.Future[None]] = {}
 
     def is_known(self, topic: str) -> bool:
-        """Return whether a topic is known to be of kind timer; any thread may ask."""
-        return topic in self._known
+        """Return whether brokers have said lately that a topic is of kind timer; any thread may ask."""
+        known_at = self._known.get(topic)
+        return known_at is not None and monotonic() - known_at <= KNOWN_S_MAX
 
     async def check(self, topic: str) -> None:
         """
@@ -32,7 +35,7 @@ class TimerTopics:
 
         Callers at the same time share a request.
         """
-        if topic in self._known:
+        if self.is_known(topic):
             return
         asking = self._asking.get(topic)
         if asking is None:
@@ -44,16 +47,20 @@ class TimerTopics:
         try:
             described = await self._described(topic)
         except (RequestRefused, BrokersUnavailable) as problem:
+            if isinstance(problem, BrokersUnavailable) and topic in self._known:
+                self._known[topic] = monotonic()  # records need the API less than a check of what was right so far
+                return
             is_missing = isinstance(problem, RequestRefused) and problem.status == 404
             fix = " and tidemill.kind=timer" if is_missing else ""
             raise SendFailed(f"a record was not written to topic {topic}: {problem}{fix}") from problem
+        self._known.pop(topic, None)
         kind = described.get("kind", "log")
         if kind != "timer":
             raise NoTimerTopic(
                 f"a record was not written to topic {topic}: the topic is of kind {kind}, which has neither delays nor "
                 "timers; leave out delay, at, timer_id and schedule, or create the topic with tidemill.kind=timer"
             )
-        self._known.add(topic)
+        self._known[topic] = monotonic()
 
     async def _described(self, topic: str) -> Any:
         loop = asyncio.get_running_loop()

@@ -113,7 +113,7 @@ class Schedule:
         return now_ms - due_ms > LATE_MS_MAX or (following is not None and following <= now_ms)
 
     def check_begin(self, first_ms: int, stamp_ms: int) -> None:
-        """Raise BadSchedule if a record that arrives at `stamp_ms` has missed too many occurrences from the first on."""
+        """Raise BadSchedule if a record that arrives at `stamp_ms` has missed too many occurrences already."""
         missed = self._missed_at_once(first_ms, stamp_ms)
         if missed > MISSED_MAX:
             raise BadSchedule(

@@ -38,7 +38,7 @@ def checked(outcomes: Sequence[httpx.Response], *works: Callable[[TimerTopics], 
     return transport
 
 
-def test_the_kind_of_a_topic_is_asked_for_once() -> None:
+def test_the_kind_of_a_topic_is_asked_for_seldom() -> None:
     """Also by many records at the same time."""
 
     async def many(topics: TimerTopics) -> None:
@@ -47,6 +47,30 @@ def test_the_kind_of_a_topic_is_asked_for_once() -> None:
     transport = checked([TIMER], many, lambda topics: topics.check("a b"))
 
     assert ["/v1/topics/a%20b"] == [it.url.raw_path.decode() for it in transport.requests]
+
+
+def test_a_topic_that_was_created_again_has_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What brokers have said counts for a while only."""
+    monkeypatch.setattr(timer_topics, "KNOWN_S_MAX", -1.0)
+
+    async def refused(topics: TimerTopics) -> None:
+        assert not topics.is_known("t")
+        with pytest.raises(SendFailed, match="kind log"):
+            await topics.check("t")
+
+    transport = checked([TIMER, LOG], lambda topics: topics.check("t"), refused)
+
+    assert 2 == len(transport.requests)
+
+
+def test_a_kind_that_was_known_counts_on_while_brokers_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records may go by Kafka's protocol, and need no API."""
+    monkeypatch.setattr(timer_topics, "KNOWN_S_MAX", -1.0)
+    both: list[Callable[[TimerTopics], Awaitable[Any]]] = [lambda topics: topics.check("t")] * 2
+
+    transport = checked([TIMER, answer(503, {"detail": "later"})], *both)
+
+    assert len(transport.requests) >= 2
 
 
 def test_each_topic_has_a_kind_of_its_own() -> None:
@@ -129,7 +153,7 @@ def test_both_clients_send_no_record_with_a_delay_to_another_topic(
     async def run() -> None:
         async with AsyncMill(http="127.0.0.1:1", timeout="1ms") as mill:
             with pytest.raises(SendFailed, match="refused"):
-                await mill.send("a", b"", **more)
+                await mill.send("a", b"", key="k", **more)
             with pytest.raises(SendFailed, match="no broker answered"):
                 await mill.send("a", b"")
 
@@ -137,9 +161,9 @@ def test_both_clients_send_no_record_with_a_delay_to_another_topic(
     asyncio.run(run())
     with Mill(AsyncMill(http="127.0.0.1:1", timeout="1ms")) as mill:
         with pytest.raises(SendFailed, match="refused"):
-            mill.send("b", b"", **more)
+            mill.send("b", b"", key="k", **more)
         with pytest.raises(SendFailed, match="refused"):
-            mill.send_soon("b", b"", **more)
+            mill.send_soon("b", b"", key="k", **more)
         with pytest.raises(SendFailed, match="no broker answered"):
             mill.send("b", b"")
 
@@ -171,14 +195,14 @@ def test_both_clients_send_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def run() -> None:
         async with AsyncMill(http="127.0.0.1:1", timeout="1ms") as mill:
-            await mill.send("a", b"", timer_id="a", **recurs)
+            await mill.send("a", b"", key="k", timer_id="a", **recurs)
 
     monkeypatch.setattr(TimerTopics, "check", check)
     monkeypatch.setattr(AsyncMill, "sender", lambda _: kept)
     asyncio.run(run())
     with Mill(AsyncMill(http="127.0.0.1:1", timeout="1ms")) as mill:
-        mill.send("a", b"", timer_id="a", **recurs)  # type: ignore[arg-type]
-        mill.send_soon("a", b"", timer_id="a", **recurs)  # type: ignore[arg-type]
+        mill.send("a", b"", key="k", timer_id="a", **recurs)  # type: ignore[arg-type]
+        mill.send_soon("a", b"", key="k", timer_id="a", **recurs)  # type: ignore[arg-type]
 
     expected = [("tidemill-timer-id", b"a"), *((f"tidemill-{name}", text.encode()) for name, text in recurs.items())]
     assert [expected] * 3 == [record.headers for record in kept.records]

@@ -618,7 +618,7 @@ def test_the_begin_of_a_schedule_that_makes_up_for_all_is_bounded(text: str, int
     schedule.check_begin(first, NOW)
     schedule.check_move(first, NOW)
     for check in (schedule.check_begin, schedule.check_move):
-        with pytest.raises(BadSchedule, match="tidemill-missed=all: up to 10001 .* at most 10000 are delivered late"):
+        with pytest.raises(BadSchedule, match=r"tidemill-missed=all: up to 10001 .* at most 10000 are delivered late"):
             check(first, NOW + interval_ms)
 
 
@@ -659,5 +659,5 @@ def test_a_schedule_is_not_moved_to_where_it_would_be_skipped() -> None:
     schedule = schedule_of("every 1h", missed="none")
 
     schedule.check_move(NOW - LATE_MS_MAX, NOW)
-    with pytest.raises(BadSchedule, match="would be skipped.*with a delay of 0 it comes at once"):
+    with pytest.raises(BadSchedule, match=r"would be skipped.*with a delay of 0 it comes at once"):
         schedule.check_move(NOW - LATE_MS_MAX - 1, NOW)

@@ -159,7 +159,7 @@ class TimerAdministrator:
             return False
         schedule = self._oracle.arrivals[int(refused[1])].schedule
         if found.error_code != errors.INVALID_REQUEST or schedule is None or schedule.missed != "none":
-            raise InvariantViolation(f"arrival {refused[1]} must not be moved, and has the schedule {schedule}: {found}")
+            raise InvariantViolation(f"arrival {refused[1]} is not moved, and has the schedule {schedule}: {found}")
         return True
 
     @property
