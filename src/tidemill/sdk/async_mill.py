@@ -132,7 +132,8 @@ class AsyncMill:
             delay: How much later the record is delivered, on a timer topic: `"5m"`, a number of seconds, or a
                 timedelta.
             at: When it is delivered, instead of `delay`.
-            timer_id: The name of the timer: the record replaces the one that waits with this name in its partition.
+            timer_id: The name of the timer: the record replaces the one that waits with this name in its partition, so
+                it needs the same `key` each time, or a `partition`.
             schedule: When the record comes again and again: `"every 15m"`, or `"cron 30 8 * * MON-FRI"`.  It begins at
                 `at`, and needs a `timer_id`.
             timezone: The time zone of a cron schedule, such as `"Europe/Berlin"`; UTC if it is missing.

@@ -59,7 +59,8 @@ class Mill:
             delay: How much later the record is delivered, on a timer topic: `"5m"`, a number of seconds, or a
                 timedelta.
             at: When it is delivered, instead of `delay`.
-            timer_id: The name of the timer: the record replaces the one that waits with this name in its partition.
+            timer_id: The name of the timer: the record replaces the one that waits with this name in its partition, so
+                it needs the same `key` each time, or a `partition`.
             schedule: When the record comes again and again: `"every 15m"`, or `"cron 30 8 * * MON-FRI"`.  It begins at
                 `at`, and needs a `timer_id`.
             timezone: The time zone of a cron schedule, such as `"Europe/Berlin"`; UTC if it is missing.
@@ -101,8 +102,9 @@ class Mill:
         """
         Begin to write a record, as `send` does, and return a future of where it is.
 
-        Its exception is SendFailed.  `flush` and `close` wait for all records that are on their way.  The first record
-        of a topic with `delay`, `at`, `timer_id` or `schedule` waits until a broker says whether it is a timer topic.
+        Its exception is SendFailed.  `flush` and `close` wait for all records that are on their way.  A record with
+        `delay`, `at`, `timer_id` or `schedule` waits until a broker says whether the topic is a timer topic, unless it
+        was asked in the last ten seconds.
         """
         record = new_record(
             topic,

@@ -43,7 +43,7 @@ def new_record(
     Return a record.  Its value is bytes or text as they are, or any other value as JSON; None is no value.
 
     Raise TypeError for a value that JSON cannot represent, and ValueError for a time without a time zone, and for a
-    delay, an id or a schedule that is not valid.
+    delay, an id or a schedule that is not valid, or an id whose partition would be left to chance.
     """
     if timestamp is not None and timestamp.tzinfo is None:
         raise ValueError(f"timestamp={timestamp!r}: give its time zone, such as tzinfo=datetime.UTC")
@@ -53,6 +53,11 @@ def new_record(
     except TypeError as error:
         raise TypeError(f"value={value!r} for topic {topic}: it is no bytes, text or JSON value: {error}") from error
     timer = [*timer_headers(due)]
+    if due.timer_id is not None and key is None and partition is None:
+        raise ValueError(
+            f"timer_id={due.timer_id!r} without key: it names a timer of one partition, and a record without a key "
+            "goes to any of them: give the same key each time, or a partition"
+        )
     return NewRecord(
         topic,
         _content(f"key={key!r}", key),

@@ -58,7 +58,7 @@ def schema(cluster: Cluster, brokers: list[HttpClient]) -> Any:
     for name, kind in ((TOPIC, "log"), (TIMERS, "timer")):
         brokers[0].send("POST", "/v1/topics", {"name": name, "partitions": PARTITIONS, "kind": kind})
         wait_until_known(brokers, name)
-    brokers[0].ok("POST", f"/v1/topics/{TIMERS}/records", {"records": [{"delay": "1h", "timer_id": "a"}]})
+    brokers[0].ok("POST", f"/v1/topics/{TIMERS}/records", {"records": [{"key": "k", "delay": "1h", "timer_id": "a"}]})
     earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     group = ConfigResource(ConfigResource.Type.GROUP, GROUP, incremental_configs=[earliest])
     client = AdminClient({"bootstrap.servers": cluster.bootstrap})

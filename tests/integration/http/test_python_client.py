@@ -424,7 +424,7 @@ def test_a_delay_is_accepted_by_a_timer_topic(mill: tidemill.Mill, brokers: list
 
     async def send() -> int:
         async with tidemill.connect_async(http=[it.address for it in brokers]) as found:
-            sent = await found.send(name, "x", at=datetime.now(UTC), timer_id="a")
+            sent = await found.send(name, "x", key="k", at=datetime.now(UTC), timer_id="a")
             return sent.offset
 
     assert 0 == mill.send(name, "x", delay="1h").offset

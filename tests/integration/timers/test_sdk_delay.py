@@ -127,9 +127,9 @@ def test_a_record_that_brokers_refuse_is_refused_with_the_reason(cluster: Cluste
     with tidemill.connect(cluster.bootstrap) as kafka, tidemill.connect(http=cluster.brokers[0]["http"]) as http:
         for mill in (kafka, http):
             with pytest.raises(tidemill.SendFailed, match=reason):
-                mill.send(topic, "x", timer_id="x", schedule="hourly")
-            with pytest.raises(tidemill.SendFailed, match="tidemill-missed=all: up to 86[0-9]{3} occurrences"):
+                mill.send(topic, "x", key="k", timer_id="x", schedule="hourly")
+            with pytest.raises(tidemill.SendFailed, match=r"tidemill-missed=all: up to 86[0-9]{3} occurrences"):
                 begin = datetime.now(UTC) - timedelta(days=1)
-                mill.send(topic, "x", timer_id="x", schedule="every 1s", missed="all", at=begin)
+                mill.send(topic, "x", key="k", timer_id="x", schedule="every 1s", missed="all", at=begin)
             with pytest.raises(tidemill.SendFailed, match="tidemill-delay='soon': write whole milliseconds"):
                 mill.send(topic, "x", headers={"tidemill-delay": "soon"})

@@ -38,7 +38,7 @@ def test_what_waits_is_changed_until_it_is_due(cluster: Cluster, topic: TimerTop
 def test_asyncio_has_the_same(cluster: Cluster, topic: TimerTopic) -> None:
     async def run() -> None:
         async with tidemill.connect_async(http=[broker["http"] for broker in cluster.brokers]) as mill:
-            await mill.send(topic.name, "v", timer_id="t", delay="1h")
+            await mill.send(topic.name, "v", key="k", timer_id="t", delay="1h")
             timers = mill.timers(topic.name)
             assert 1 == await timers.reschedule(timer_id="t", delay="2h")
             (found,) = await timers.list(timer_id="t")
@@ -63,7 +63,7 @@ def test_a_schedule_is_not_moved_to_where_it_would_be_skipped(cluster: Cluster, 
         before = timers.list()
 
         for change in ({"at": datetime.now(UTC) - timedelta(hours=1)}, {"shift": "-2h"}):
-            with pytest.raises(tidemill.RequestRefused, match="arrival 0: tidemill-missed=none: .* would be skipped"):
+            with pytest.raises(tidemill.RequestRefused, match=r"arrival 0: tidemill-missed=none: .* would be skipped"):
                 timers.reschedule(timer_id="t", partition=0, **change)  # type: ignore[arg-type]
         with pytest.raises(tidemill.RequestRefused, match="would be skipped"):
             timers.reschedule(all=True, shift="-2h")

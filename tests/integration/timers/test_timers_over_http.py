@@ -309,7 +309,7 @@ def test_what_is_cancelled_never_comes(topic: TimerTopic) -> None:
     count = 300
     topic.produce(
         *({"value": f"{it}", "timer_id": f"t{it}", "delay": it * 10, "partition": it % 3} for it in range(count)),
-        {"value": "late", "timer_id": "late", "delay": "1h"},
+        {"value": "late", "key": "late", "timer_id": "late", "delay": "1h"},
     )
     wait_for(lambda: topic.released(), "a record that is due was not released")
     statuses: dict[int | str, int] = {

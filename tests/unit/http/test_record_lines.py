@@ -153,6 +153,19 @@ def test_a_line_may_say_when_its_record_is_due() -> None:
     assert (400, "line 1: delay and at: give one of them") == (refused[0], refused[1]["detail"])
 
 
+@pytest.mark.parametrize("more", [{"timer_id": "x"}, {"headers": [["tidemill-timer-id", "x"]]}])
+def test_an_id_needs_a_key_or_a_partition(more: dict[str, Any]) -> None:
+    """A topic of several partitions would choose one by chance, in which the id is not that of an earlier record."""
+    leaders = LeadersStub()
+    leaders.config = compile_topic_config({"tidemill.kind": "timer"})
+
+    written = asyncio.run(produced(leaders, [lines_of({"partition": 0, **more}, {"key": "", **more})]))
+    refused = asyncio.run(produced(leaders, [lines_of(more)]))
+
+    assert (200, 400) == (written[0], refused[0])
+    assert "line 1: timer_id without key: " in refused[1]["detail"]
+
+
 def test_a_line_with_a_delay_needs_a_timer_topic() -> None:
     """The lines before it are written."""
     leaders = LeadersStub()

@@ -75,7 +75,17 @@ def test_a_timestamp_needs_a_time_zone() -> None:
 )
 def test_a_record_that_waits_has_a_header_behind_its_own(due: Due, header: tuple[str, bytes]) -> None:
     """Such a record needs a timer topic, because others would deliver it at once."""
-    record = new_record("t", b"", key=None, headers={"a": "1"}, partition=None, timestamp=None, due=due)
+    record = new_record("t", b"", key="k", headers={"a": "1"}, partition=None, timestamp=None, due=due)
 
     assert [("a", b"1"), header] == record.headers
     assert record.needs_timer_topic
+
+
+@pytest.mark.parametrize(("key", "partition"), [("k", None), (b"", None), (None, 0)])
+def test_an_id_needs_a_partition_of_its_own(key: str | bytes | None, partition: int | None) -> None:
+    """It names a timer of one partition: without a key, a later record may not find the one that it replaces."""
+    due = Due(timer_id="invoice 7")
+
+    with pytest.raises(ValueError, match=r"timer_id='invoice 7' without key: .* the same key each time"):
+        new_record("t", b"", key=None, headers=(), partition=None, timestamp=None, due=due)
+    assert new_record("t", b"", key=key, headers=(), partition=partition, timestamp=None, due=due).headers

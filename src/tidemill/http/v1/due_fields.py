@@ -23,7 +23,10 @@ At = Annotated[
 ]
 TimerId = Annotated[
     Annotated[str, Meta(min_length=1, max_length=ID_BYTES_MAX)] | None,
-    Meta(description="The name of a timer: this record replaces the one that waits with it. Timer topics only."),
+    Meta(
+        description="The name of a timer: this record replaces the one that waits with it in its partition, so it "
+        "needs the same `key` each time, or a `partition`. Timer topics only."
+    ),
 ]
 
 

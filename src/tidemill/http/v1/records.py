@@ -26,6 +26,7 @@ from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 from tidemill.model.topic_config import TopicConfig
 from tidemill.timer.due_time import BadDueTime
+from tidemill.timer.timer_headers import TIMER_ID
 
 RECORDS_MAX: Final = 10_000
 HEADERS_FREE: Final = 10_000  # of a body are not counted: as many as a million bytes of records usually have
@@ -146,6 +147,12 @@ def record_of(given: NewRecord, topic: Topic, config: TopicConfig, now_ms: int) 
         headers += timer_headers(given, headers=headers, config=config, now_ms=now_ms)
     except BadDueTime as problem:
         raise BadRecord(str(problem)) from problem
+    is_spread = config.is_timer and given.key is None and given.partition is None and count > 1
+    if is_spread and any(name == TIMER_ID for name, _ in headers):
+        raise BadRecord(
+            f"timer_id without key: it names a timer of one partition, of which topic {topic.name} has {count}, and a "
+            "record without a key goes to any of them: give the same key each time, or a partition"
+        )
     timestamp = now_ms if given.timestamp is None else given.timestamp
     return _bytes(given.key, "key"), _bytes(given.value, "value"), headers, timestamp
 
