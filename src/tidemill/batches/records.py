@@ -15,6 +15,8 @@ Decompressed bytes of a batch into which a broker looks of its own accord: a few
 many.  A broker opens one such batch at a time (`opening_jobs` of its machine), so a codec's window of 8 MiB is all that
 comes on top.
 """
+OPENED_HEADERS_MAX: Final = 50_000
+"""Headers that a broker decodes together: two bytes of a batch can be a header, which takes a hundred bytes."""
 NO_HEADER: Final = -2  # the length of a header's value that is not there
 HEADER_MEMORY: Final = 128  # of memory that a decoded header takes beside its name and value
 RECORD_MEMORY: Final = 256  # and a record

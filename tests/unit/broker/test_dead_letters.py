@@ -24,8 +24,8 @@ from tests.unit.broker.letter_cluster import (
 from tests.unit.broker.lone_consumer import ResolvesShares
 from tests.unit.broker.share_member import WAIT_MS, Got, ShareMember
 from tidemill.batches.compression import Codec
-from tidemill.batches.records import Record
-from tidemill.broker.shares.letter_reader import BATCH_BYTES_MAX, HEADERS_MAX
+from tidemill.batches.records import OPENED_HEADERS_MAX, Record
+from tidemill.broker.shares.letter_reader import BATCH_BYTES_MAX
 from tidemill.model import dead_letters as names
 from tidemill.model import errors
 from tidemill.share.acknowledgement import Acknowledgement
@@ -220,7 +220,7 @@ def test_a_record_that_is_too_large_with_its_headers_leaves_only_headers(world: 
 def test_countless_headers_are_left_out(world: ClusterWorld) -> None:
     """Each would take a hundred bytes of memory to be copied, and two bytes of a record can be one."""
     create_dead_letter_topic(world)
-    kill_records(world, [b"a"], headers=[("", None)] * (HEADERS_MAX + 1))
+    kill_records(world, [b"a"], headers=[("", None)] * (OPENED_HEADERS_MAX + 1))
 
     (letter,) = wait_for(world, 1)
     assert (None, b"too large") == (letter.value, headers(letter)[names.OMITTED])

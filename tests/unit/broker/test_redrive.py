@@ -15,8 +15,9 @@ from tests.unit.broker.letter_cluster import (
     values,
     wait_for,
 )
+from tidemill.batches.records import OPENED_HEADERS_MAX
 from tidemill.broker.shares.led_share import ShareKey
-from tidemill.broker.shares.letter_reader import ADDED_HEADERS_MAX, HEADERS_MAX
+from tidemill.broker.shares.letter_reader import ADDED_HEADERS_MAX
 from tidemill.broker.shares.share_openings import shares_of
 from tidemill.model import dead_letters as names
 from tidemill.model import errors
@@ -63,12 +64,12 @@ def test_a_redrive_sends_records_back(world: ClusterWorld) -> None:
 def test_a_letter_of_a_record_with_many_headers_is_sent_back(world: ClusterWorld) -> None:
     """It has a few headers more than its record may have."""
     create_dead_letter_topic(world)
-    kill_records(world, [b"a"], headers=[("", None)] * HEADERS_MAX)
+    kill_records(world, [b"a"], headers=[("", None)] * OPENED_HEADERS_MAX)
     wait_for(world, 1)
     resolve(world, "__redrive", range(1))
 
     found = wait_for(world, 2, "jobs")
-    assert (b"a", HEADERS_MAX + 1) == (found[1].value, len(found[1].headers))
+    assert (b"a", OPENED_HEADERS_MAX + 1) == (found[1].value, len(found[1].headers))
 
 
 def test_a_letter_with_countless_headers_is_not_sent_back(world: ClusterWorld) -> None:
@@ -76,7 +77,7 @@ def test_a_letter_with_countless_headers_is_not_sent_back(world: ClusterWorld) -
     create_dead_letter_topic(world)
     world.until(lambda: world.led_by(DEAD) != 0, "the topic is led")
     node = world[world.led_by(DEAD)]
-    node.produce(DEAD, b"x", headers=[("", None)] * (HEADERS_MAX + ADDED_HEADERS_MAX + 1))
+    node.produce(DEAD, b"x", headers=[("", None)] * (OPENED_HEADERS_MAX + ADDED_HEADERS_MAX + 1))
     node.produce(DEAD, b"y", headers=[(names.TOPIC, b"jobs"), (names.PARTITION, b"0")])
     resolve(world, "__redrive", range(2))
 

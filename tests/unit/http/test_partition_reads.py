@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tidemill.batches.builder import build_batch
+from tidemill.batches.records import OPENED_HEADERS_MAX
 from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Budgets, Exhausted, Taken
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.partition_reads import NothingReadable, PartitionReader
-from tidemill.http.v1.record_schema import HEADERS_MAX
 
 
 class StoredReader(PartitionReader):
@@ -66,9 +66,9 @@ def test_a_record_with_countless_headers_is_not_decoded() -> None:
     """
     Its batch may be small, and would take gigabytes of memory.  The read continues behind it.
     """
-    with pytest.raises(NothingReadable, match=f"it has {HEADERS_MAX + 1} headers") as refused:
-        asyncio.run(_with_headers(HEADERS_MAX + 1).read(0, 100, 0, Taken()))
+    with pytest.raises(NothingReadable, match=f"it has {OPENED_HEADERS_MAX + 1} headers") as refused:
+        asyncio.run(_with_headers(OPENED_HEADERS_MAX + 1).read(0, 100, 0, Taken()))
     assert 1 == refused.value.next_offset
 
-    with pytest.raises(Refused, match=f"it has {HEADERS_MAX + 1} headers"):
-        asyncio.run(_with_headers(HEADERS_MAX + 1).record_at(0, Taken()))
+    with pytest.raises(Refused, match=f"it has {OPENED_HEADERS_MAX + 1} headers"):
+        asyncio.run(_with_headers(OPENED_HEADERS_MAX + 1).record_at(0, Taken()))

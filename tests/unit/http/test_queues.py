@@ -12,10 +12,11 @@ import pytest
 from tidemill.batches.batch import HEADER_BYTES
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec, compress
+from tidemill.batches.records import OPENED_HEADERS_MAX
 from tidemill.http.v1 import queues
 from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Budgets, Exhausted, Taken
 from tidemill.http.v1.queues import ReceiveBody, receive_messages
-from tidemill.http.v1.record_schema import DECOMPRESSED_BYTES_MAX, HEADERS_MAX, RECORD_MEMORY, Base64
+from tidemill.http.v1.record_schema import DECOMPRESSED_BYTES_MAX, RECORD_MEMORY, Base64
 from tidemill.peer import share_receipts, share_receive
 from tidemill.share.acknowledged_receipts import UNDO
 from tidemill.share.acknowledgement import Acknowledgement
@@ -130,7 +131,7 @@ def test_a_response_has_a_bounded_number_of_headers(batches: list[bytearray]) ->
 
 def test_a_message_with_countless_headers_is_rejected() -> None:
     """No response could have it, and it must not hold up those behind it."""
-    leader = LeaderStub(with_headers(0, HEADERS_MAX + 1), batch(1, b"after"), records=2)
+    leader = LeaderStub(with_headers(0, OPENED_HEADERS_MAX + 1), batch(1, b"after"), records=2)
 
     messages = received_from(leader)
 

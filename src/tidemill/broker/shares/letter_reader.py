@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from tidemill.batches.batch import spans
 from tidemill.batches.compression import TooLarge
-from tidemill.batches.records import OPENED_BYTES_MAX, Record, TooManyHeaders, read_record
+from tidemill.batches.records import OPENED_BYTES_MAX, OPENED_HEADERS_MAX, Record, TooManyHeaders, read_record
 from tidemill.model import dead_letters as names
 from tidemill.model.dead_letters import is_redrive
 from tidemill.shard.partition import Partition
@@ -13,7 +13,6 @@ from tidemill.share.share_row import Letter
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.segment import SegmentDamaged
 
-HEADERS_MAX: Final = 50_000  # of a record: two bytes can be a header, which takes a hundred bytes of memory
 ADDED_HEADERS_MAX: Final = 10  # that a letter has beside those of its record
 BATCH_BYTES_MAX: Final = OPENED_BYTES_MAX // 2  # decompressed, of a record's batch: the record is copied out of it
 
@@ -36,7 +35,7 @@ class NoRecord(NamedTuple):
 
 
 def read_dead_record(
-    partition: Partition, offset: int, end: int, headers_max: int = HEADERS_MAX
+    partition: Partition, offset: int, end: int, headers_max: int = OPENED_HEADERS_MAX
 ) -> Record | NoRecord | SegmentDamaged:
     """Return the record at `offset`, which is below `end`, the high watermark when the letter became due."""
     try:
@@ -62,7 +61,7 @@ def read_dead_record(
 
 def read_to_send_back(partition: Partition, offset: int, end: int) -> ToSendBack | NoRecord | SegmentDamaged:
     """Return what a redrive has to know about the dead letter at `offset`."""
-    record = read_dead_record(partition, offset, end, HEADERS_MAX + ADDED_HEADERS_MAX)
+    record = read_dead_record(partition, offset, end, OPENED_HEADERS_MAX + ADDED_HEADERS_MAX)
     return to_send_back(record) if isinstance(record, Record) else record
 
 
@@ -72,7 +71,7 @@ def build_letter(partition: Partition, wanted: LetterToBuild, end: int) -> bytea
     if not (wanted.has_payload or is_redrive(origin.group)):
         omitted = names.TOO_LARGE if wanted.is_payload_too_large else None
         return letter_batch(dead_letter(origin, None, omitted), letter)
-    headers_max = HEADERS_MAX + ADDED_HEADERS_MAX if is_redrive(origin.group) else HEADERS_MAX
+    headers_max = OPENED_HEADERS_MAX + ADDED_HEADERS_MAX if is_redrive(origin.group) else OPENED_HEADERS_MAX
     record = read_dead_record(partition, letter.offset, end, headers_max)
     if isinstance(record, SegmentDamaged):
         return record

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from tidemill.batches.batch import spans
-from tidemill.batches.records import HEADER_MEMORY, Record, read_record, read_records
+from tidemill.batches.records import HEADER_MEMORY, OPENED_HEADERS_MAX, Record, read_record, read_records
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.budgets import Taken, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
@@ -18,7 +18,6 @@ from tidemill.http.v1.kafka_errors import check, without_leader
 from tidemill.http.v1.partition_offsets import LOG_END, LOG_START, MOVING, OFFSET_MAX, offsets_at
 from tidemill.http.v1.record_schema import (
     DECOMPRESSED_BYTES_MAX,
-    HEADERS_MAX,
     Header,
     Text,
     batches_of,
@@ -221,7 +220,7 @@ def _decoded(data: bytes, offset: int, limit: int) -> tuple[list[ReadRecord], in
                     DECOMPRESSED_BYTES_MAX,
                     first=offset,
                     limit=limit - len(found) + 1,
-                    headers_max=HEADERS_MAX,
+                    headers_max=OPENED_HEADERS_MAX,
                 )
             except ValueError as problem:
                 return found, next_offset, Unreadable(header.base_offset, header.end_offset, str(problem))
@@ -261,7 +260,7 @@ def _record_at(data: bytes, offset: int) -> Record | None:
     for position, _, header in spans(data):
         if header.base_offset <= offset < header.end_offset and not header.is_control:
             try:
-                return read_record(data, offset, position, DECOMPRESSED_BYTES_MAX, headers_max=HEADERS_MAX)
+                return read_record(data, offset, position, DECOMPRESSED_BYTES_MAX, headers_max=OPENED_HEADERS_MAX)
             except ValueError as problem:
                 raise Refused(422, f"the batch at offset {header.base_offset} is not readable: {problem}") from problem
     return None

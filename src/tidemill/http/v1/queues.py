@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from tidemill.batches.batch import spans
-from tidemill.batches.records import OFFSET_MAX, RecordBlock, open_block
+from tidemill.batches.records import OFFSET_MAX, OPENED_HEADERS_MAX, RecordBlock, open_block
 from tidemill.client.share_client import Acquired, Delivery, Received
 from tidemill.http.v1.brokers import Brokers, PartitionLeader, Unreachable
 from tidemill.http.v1.budgets import Exhausted, Taken, taken_by
@@ -24,7 +24,6 @@ from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check, without_leader
 from tidemill.http.v1.leader_requests import MOVING
 from tidemill.http.v1.record_schema import (
     DECOMPRESSED_BYTES_MAX,
-    HEADERS_MAX,
     Header,
     Text,
     batches_of,
@@ -316,8 +315,8 @@ class _Opened(NamedTuple):
 def _opened(received: Received, term: int, lease: int, until: int) -> _Opened:
     """
     Return what a consumer has received.  At most DECOMPRESSED_BYTES_MAX decompressed bytes are returned, because a
-    small response can decompress to gigabytes; and about HEADERS_MAX headers, because an empty one takes as much memory
-    as a hundred bytes.
+    small response can decompress to gigabytes; and about OPENED_HEADERS_MAX headers, because an empty one takes as much
+    memory as a hundred bytes.
     """
     messages: list[Message] = []
     unreadable: list[range] = []
@@ -325,13 +324,13 @@ def _opened(received: Received, term: int, lease: int, until: int) -> _Opened:
     for position, _, header in spans(received.batches):
         if not received.holds_any_of(header):
             continue
-        if size >= DECOMPRESSED_BYTES_MAX or headers >= HEADERS_MAX:
+        if size >= DECOMPRESSED_BYTES_MAX or headers >= OPENED_HEADERS_MAX:
             return _Opened(messages, unreadable, range(header.base_offset, OFFSET_MAX))
         try:
             block = open_block(received.batches, position, DECOMPRESSED_BYTES_MAX)
             if messages and size + block.size > DECOMPRESSED_BYTES_MAX:
                 return _Opened(messages, unreadable, range(header.base_offset, OFFSET_MAX))
-            deliveries = [*received.deliveries_of(block, HEADERS_MAX)]
+            deliveries = [*received.deliveries_of(block, OPENED_HEADERS_MAX)]
         except ValueError:
             unreadable.append(range(header.base_offset, header.end_offset))
             size += UNREADABLE_BYTES
@@ -348,7 +347,7 @@ def _opened(received: Received, term: int, lease: int, until: int) -> _Opened:
 def _has_record(block: RecordBlock, first: int) -> bool:
     """Return whether a batch has records from an offset on: its header may promise more than there are."""
     try:
-        return bool(block.records(first=first, limit=1, headers_max=HEADERS_MAX))
+        return bool(block.records(first=first, limit=1, headers_max=OPENED_HEADERS_MAX))
     except ValueError:
         return True  # the next response begins with it, and rejects it
 

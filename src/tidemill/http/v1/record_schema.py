@@ -14,7 +14,6 @@ from tidemill.batches.records import HEADER_MEMORY, RECORD_MEMORY, Record
 from tidemill.wire.primitives import Records
 
 DECOMPRESSED_BYTES_MAX: Final = 16 << 20  # of a batch: far more than producers gather in one
-HEADERS_MAX: Final = 50_000  # of records that are decoded together: two bytes of a batch can be a header
 _CONTROLS: Final = bytes({*range(32)} - {*b"\t\n\r"})
 
 
