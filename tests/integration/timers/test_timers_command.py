@@ -185,7 +185,7 @@ def test_a_topic_of_another_kind_is_named(cluster: Cluster) -> None:
     finished = tidemill("timers", "list", "plain-log", bootstrap=cluster.bootstrap)
 
     assert 1 == finished.exit_code
-    assert "topic plain-log is not of kind timer" in finished.err
+    assert "INVALID_REQUEST: topic 'plain-log' is not of kind timer" in finished.err
     assert "tidemill.kind=timer" in finished.err
 
 

@@ -112,7 +112,7 @@ class TimerHost:
         if partition.arrivals is None:
             raise KafkaError(
                 errors.INVALID_REQUEST,
-                f"topic {name} is not of kind timer, so none of its records wait: create one with {KIND}=timer",
+                f"topic {name!r} is not of kind timer, so none of its records wait: create one with {KIND}=timer",
             )
         led = self.led(partition)
         if led is None or not partition.shard.accepts_writes:
