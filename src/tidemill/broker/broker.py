@@ -7,6 +7,8 @@ listeners.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, Protocol
 
+from tidemill.batches.batch import MalformedBatch
+from tidemill.batches.compression import CompressionError
 from tidemill.broker.clients.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.clients.deadlines import Deadlines
 from tidemill.broker.clients.fetch_session import FetchSessions
@@ -312,6 +314,9 @@ class Broker:
     def read_failed(self, partition: Partition, error: Exception) -> int:
         """
         Return the error code for a failed read.  If the read found damage, log it and let the shard check its files.
+
+        Records that cannot be opened are no damage: a producer has written them so, and they are too large, or not
+        records.  Another ValueError is that of a file that was closed, because the partition is removed.
         """
         if isinstance(error, SegmentDamaged):
             self.metrics.corrupt_batches += 1
@@ -320,6 +325,8 @@ class Broker:
                 self.events.error("segment damaged", topic=topic, partition=number, problem=str(error))
             partition.shard.damage.suspect(error)
             return errors.KAFKA_STORAGE_ERROR
+        if isinstance(error, (CompressionError, MalformedBatch)):
+            return errors.CORRUPT_MESSAGE
         return errors.OFFSET_OUT_OF_RANGE if isinstance(error, OffsetGone) else errors.UNKNOWN_TOPIC_OR_PARTITION
 
     def refused_connection(self, peer: tuple[str, int], error: Exception) -> None:

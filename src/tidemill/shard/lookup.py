@@ -1,14 +1,14 @@
 """
 Finds offsets by timestamp, for ListOffsets.  The functions may wait for the disk, so they run off the event loop: as
-opening jobs, because they may decompress a batch.  They raise ValueError if it cannot be read, or has more than
-OPENED_BYTES_MAX decompressed bytes.
+opening jobs, because they may decompress a batch.  They raise MalformedBatch or CompressionError if it cannot be read,
+or has more than OPENED_BYTES_MAX decompressed bytes.
 """
 
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
-from tidemill.batches.batch import BatchHeader
+from tidemill.batches.batch import BatchHeader, MalformedBatch
 from tidemill.batches.native import scan
 from tidemill.batches.records import OPENED_BYTES_MAX, open_block, timestamps_from
 from tidemill.shard.partition import Partition
@@ -70,7 +70,10 @@ def _within(partition: Partition, found: BatchHeader, timestamp: int, end_offset
     if batch is None:
         return None
     header, data, start, end = open_block(batch, size_max=OPENED_BYTES_MAX)
-    match = scan.first_at_or_after(data, start, end, header.record_count, header.base_timestamp, timestamp)
+    try:
+        match = scan.first_at_or_after(data, start, end, header.record_count, header.base_timestamp, timestamp)
+    except scan.MalformedRecords as problem:
+        raise MalformedBatch(str(problem)) from problem
     if match is None:
         return None
     return Stamped(header.base_offset + match[0], match[1], header.leader_epoch)

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Final
 
 from tidemill.http.v1.brokers import REPEATABLE_S_MAX, Brokers, Unreachable
+from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.kafka_errors import check, without_leader
 from tidemill.http.v1.retries import retried
 from tidemill.metadata.image import Topic
@@ -65,5 +66,13 @@ async def _listed(
         return {}
     answers = [it for it in response.topics[0].partitions if it.error_code not in MOVING]
     for it in answers:
-        check(it.error_code, None, f"partition {it.partition_index} of topic {topic.name}")
+        about = f"partition {it.partition_index} of topic {topic.name}"
+        if it.error_code == errors.CORRUPT_MESSAGE:
+            raise Refused(
+                422,
+                f"time={timestamp}: {about} has a batch of that time that its leader cannot look into, because it is "
+                "damaged or decompresses to too many bytes: read from an offset",
+                error=errors.name(it.error_code),
+            )
+        check(it.error_code, None, about)
     return {it.partition_index: it.offset for it in answers}

@@ -1,7 +1,12 @@
 """ListOffsets returns the offsets for timestamps; negative timestamps have special meanings."""
 
+import pytest
+
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
-from tidemill.batches.compression import Codec
+from tests.unit.broker.handlers.test_produce_recompression import request_of, results
+from tidemill.batches.batch import HEADER_BYTES, LENGTH_BYTES, read_header, stamp_crc, write_header
+from tidemill.batches.builder import build_batch
+from tidemill.batches.compression import Codec, compress
 from tidemill.batches.records import OPENED_BYTES_MAX
 from tidemill.model import errors
 from tidemill.model.topic import METADATA_TOPIC
@@ -112,4 +117,21 @@ def test_a_batch_that_decompresses_to_too_much_is_not_looked_into() -> None:
     small, large = (offset_of(world, BEGIN_MS, name) for name in ("small", "large"))
 
     assert (errors.NONE, 0) == small
-    assert errors.NONE != large[0]
+    assert (errors.CORRUPT_MESSAGE, -1) == large
+
+
+@pytest.mark.parametrize("payload", [b"not compressed", compress(Codec.ZSTD, b"\xff" * 9)])
+def test_a_batch_that_is_not_records_is_corrupt(payload: bytes) -> None:
+    """
+    A producer has written it so: its topic exists, and asking again is in vain.
+    """
+    world = BrokerWorld()
+    world.create("garbage")
+    batch = build_batch([(None, b"value", (), BEGIN_MS)], codec=Codec.ZSTD)[:HEADER_BYTES] + payload
+    write_header(batch, read_header(batch)._replace(batch_length=len(batch) - LENGTH_BYTES))
+    stamp_crc(batch)
+    assert [(errors.NONE, 0)] == results(world.ask(request_of(batch, topic="garbage"), version=12))
+
+    found = offset_of(world, BEGIN_MS, "garbage")
+
+    assert (errors.CORRUPT_MESSAGE, -1) == found
