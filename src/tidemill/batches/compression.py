@@ -16,7 +16,10 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from zstandard import ZstdCompressor
 
 Buffer = bytes | bytearray | memoryview
 
@@ -47,19 +50,51 @@ class TooLarge(CompressionError):
     """The data decompresses to more than the limit."""
 
 
-def compress(codec: int, data: Buffer | Sequence[Buffer], level: int | None = None) -> bytes:
+def compress(
+    codec: int, data: Buffer | Sequence[Buffer], level: int | None = None, size_max: int | None = None
+) -> bytes:
     """
     Compress `data`; a sequence of parts is concatenated.
 
     `level` depends on the codec: gzip -1 (its default) to 9, lz4 0 to 16 (fast below 3), zstd -131072 to 22.  Raise
-    CompressionError for an unknown codec.
+    CompressionError for an unknown codec; TooLarge if the result has more than `size_max` bytes, and take no memory for
+    the others.
     """
     whole = data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
-    if codec == Codec.NONE:
-        return bytes(whole)
-    if codec not in _COMPRESSORS:
+    if codec != Codec.NONE and codec not in _COMPRESSORS:
         raise CompressionError(f"codec {codec} is unknown")
-    return _COMPRESSORS[codec](whole, level)
+    if size_max is not None and len(whole) > size_max:
+        return _compress_within(codec, whole, level, size_max)
+    found = bytes(whole) if codec == Codec.NONE else _COMPRESSORS[codec](whole, level)
+    if size_max is not None and len(found) > size_max:
+        raise _too_large_compressed(size_max)
+    return found
+
+
+def _compress_within(codec: int, whole: Buffer, level: int | None, size_max: int) -> bytes:
+    """Compress piece by piece, and raise TooLarge as soon as the result is too large."""
+    if codec == Codec.NONE:
+        raise _too_large_compressed(size_max)
+    parts: list[bytes] = []
+    size = 0
+    for part in _compressed_parts(codec, whole, level):
+        size += len(part)
+        if size > size_max:
+            raise _too_large_compressed(size_max)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _compressed_parts(codec: int, whole: Buffer, level: int | None) -> Iterator[bytes]:
+    with memoryview(whole) as view:
+        if codec == Codec.SNAPPY:
+            yield from _snappy_parts(view)
+            return
+        begin, compressor = _COMPRESSING[codec](len(view), level)
+        yield begin
+        for start in range(0, len(view), _FED_BYTES):
+            yield compressor.compress(view[start : start + _FED_BYTES])
+        yield compressor.flush()
 
 
 def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes | bytearray:
@@ -104,6 +139,16 @@ class _Parts:
             self.whole += part
 
 
+class _Compressor(Protocol):
+    def compress(self, data: Buffer, /) -> bytes: ...
+
+    def flush(self) -> bytes: ...
+
+
+def _too_large_compressed(size_max: int) -> TooLarge:
+    return TooLarge(f"the records have more than {size_max} bytes when they are compressed")
+
+
 def _too_large(size_max: int) -> TooLarge:
     return TooLarge(f"the records decompress to more than {size_max} bytes")
 
@@ -117,6 +162,10 @@ def _damaged(codec: Codec, why: object) -> CompressionError:
 
 def _gzip(data: Buffer, level: int | None) -> bytes:
     return zlib.compress(data, level if level is not None else zlib.Z_DEFAULT_COMPRESSION, 31)
+
+
+def _gzipping(_: int, level: int | None) -> tuple[bytes, _Compressor]:
+    return b"", zlib.compressobj(level if level is not None else zlib.Z_DEFAULT_COMPRESSION, wbits=31)
 
 
 def _gunzip(data: Buffer, size_max: int) -> bytes | bytearray:
@@ -152,14 +201,18 @@ _BLOCK_LENGTH: Final = Struct(">i")
 
 
 def _snappy(data: Buffer, level: int | None) -> bytes:
+    with memoryview(data) as view:
+        return b"".join(_snappy_parts(view))
+
+
+def _snappy_parts(view: memoryview) -> Iterator[bytes]:
     from cramjam import snappy
 
-    parts: list[bytes] = [_XERIAL_HEADER]
-    with memoryview(data) as view:
-        for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-            block = bytes(snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
-            parts += (_BLOCK_LENGTH.pack(len(block)), block)
-    return b"".join(parts)
+    yield _XERIAL_HEADER
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        yield _BLOCK_LENGTH.pack(len(block))
+        yield block
 
 
 def _unsnappy(data: Buffer, size_max: int) -> bytearray:
@@ -213,6 +266,13 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     return bytes(lz4.frame.compress(data, compression_level=level or 0, block_linked=False, store_size=False))
 
 
+def _compressing_lz4(_: int, level: int | None) -> tuple[bytes, _Compressor]:
+    import lz4.frame
+
+    compressor = lz4.frame.LZ4FrameCompressor(compression_level=level or 0, block_linked=False)
+    return bytes(compressor.begin()), compressor
+
+
 def _unlz4(data: Buffer, size_max: int) -> bytes | bytearray:
     import lz4.frame
 
@@ -241,14 +301,22 @@ def _unlz4(data: Buffer, size_max: int) -> bytes | bytearray:
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
+    return _zstd_compressor(len(data), level).compress(data)
+
+
+def _compressing_zstd(size: int, level: int | None) -> tuple[bytes, _Compressor]:
+    return b"", _zstd_compressor(size, level).compressobj(size)
+
+
+def _zstd_compressor(size: int, level: int | None) -> "ZstdCompressor":
     import zstandard
 
     level = 3 if level is None else level
-    parameters = zstandard.ZstdCompressionParameters.from_level(level, source_size=len(data))
+    parameters = zstandard.ZstdCompressionParameters.from_level(level, source_size=size)
     if 1 << parameters.window_log > ZSTD_WINDOW_BYTES_MAX:  # levels above 19; `decompress` rejects larger windows
         window_log = ZSTD_WINDOW_BYTES_MAX.bit_length() - 1
-        parameters = zstandard.ZstdCompressionParameters.from_level(level, source_size=len(data), window_log=window_log)
-    return zstandard.ZstdCompressor(compression_params=parameters).compress(data)
+        parameters = zstandard.ZstdCompressionParameters.from_level(level, source_size=size, window_log=window_log)
+    return zstandard.ZstdCompressor(compression_params=parameters)
 
 
 def _unzstd(data: Buffer, size_max: int) -> bytes | bytearray:
@@ -308,6 +376,12 @@ _COMPRESSORS: Final[dict[int, Callable[[Buffer, int | None], bytes]]] = {
     Codec.LZ4: _lz4,
     Codec.ZSTD: _zstd,
 }
+_COMPRESSING: Final[dict[int, Callable[[int, int | None], tuple[bytes, _Compressor]]]] = {
+    Codec.GZIP: _gzipping,
+    Codec.LZ4: _compressing_lz4,
+    Codec.ZSTD: _compressing_zstd,
+}
+"""Begin with data of some size at some level: return the first bytes, and what compresses pieces."""
 _DECOMPRESSORS: Final[dict[int, Callable[[Buffer, int], bytes | bytearray]]] = {
     Codec.GZIP: _gunzip,
     Codec.SNAPPY: _unsnappy,

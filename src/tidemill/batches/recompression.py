@@ -24,18 +24,13 @@ from tidemill.batches.batch import (
     write_header,
 )
 from tidemill.batches.check import BatchProblem, checked_header
-from tidemill.batches.compression import (
-    DECOMPRESSED_BYTES_MAX,
-    Codec,
-    CompressionError,
-    TooLarge,
-    compress,
-    decompress,
-)
+from tidemill.batches.compression import Codec, CompressionError, TooLarge, compress, decompress
+from tidemill.batches.records import OPENED_BYTES_MAX
 from tidemill.model import errors
 from tidemill.model.topic_config import TopicConfig
 
 RECOMPRESSED_BYTES_MAX: Final = 64 << 20  # for one request, because small batches can decompress to far more bytes
+SMALL_BYTES_MAX: Final = 4 << 20  # of memory that a request takes without taking turns with others
 
 _LZ4_DEFAULT_LEVEL: Final = 9  # Kafka's default level, at which Kafka uses the fast LZ4 algorithm
 _LZ4_FAST: Final = 0
@@ -47,6 +42,10 @@ class Compression(NamedTuple):
 
     codec: Codec
     level: int | None = None
+
+
+class NoRoom(Exception):
+    """A batch takes more memory than there is for it now; it may be recompressed when there is more."""
 
 
 class Recompression(NamedTuple):
@@ -83,12 +82,20 @@ def has_other_codec(batch: Buffer, codec: Codec) -> bool:
     return len(batch) >= HEADER_BYTES and batch[MAGIC_POSITION] == MAGIC and batch[CRC_START + 1] & CODEC_MASK != codec
 
 
-def recompress_all(asked: Sequence[Recompression]) -> list[bytearray | BatchProblem]:
-    """Return, for each batch of one request, the recompressed batch or the reason why the batch is rejected."""
+def recompress_all(
+    asked: Sequence[Recompression], bytes_max: int | None = None
+) -> list[bytearray | BatchProblem] | None:
+    """
+    Return, for each batch of one request, the recompressed batch or the reason why the batch is rejected.  Return None
+    if `bytes_max` is given, and that takes more bytes: for the results and one batch without compression.
+    """
     results: list[bytearray | BatchProblem] = []
     size = 0
     for recompression in asked:
-        result = recompress(recompression)
+        try:
+            result = recompress(recompression, None if bytes_max is None else bytes_max - size)
+        except NoRoom:
+            return None
         if not isinstance(result, BatchProblem):
             size += len(result)
             if size > RECOMPRESSED_BYTES_MAX:
@@ -102,23 +109,33 @@ def recompress_all(asked: Sequence[Recompression]) -> list[bytearray | BatchProb
     return results
 
 
-def recompress(asked: Recompression) -> bytearray | BatchProblem:
-    """Return the batch in the requested codec, or the reason why it must be rejected."""
+def recompress(asked: Recompression, bytes_max: int | None = None) -> bytearray | BatchProblem:
+    """
+    Return the batch in the requested codec, or the reason why it must be rejected.  Raise NoRoom if `bytes_max` is
+    given, and the batch has more bytes without compression.
+
+    Without compression, the batch is in memory once.  Of the result, nothing is kept if it is too large.
+    """
     batch, (codec, level) = asked.batch, asked.compression
-    plain: Buffer = batch
+    opened: bytearray | None = None
+    if bytes_max is not None and len(batch) > bytes_max:
+        raise NoRoom
     if has_other_codec(batch, Codec.NONE):
         header = checked_header(batch, is_log_append_time=True)  # verify the CRC: the new CRC would hide damage
         if isinstance(header, BatchProblem):
             return header
-        size_max = asked.size_max if codec == Codec.NONE else DECOMPRESSED_BYTES_MAX
+        size_max = min(asked.size_max, OPENED_BYTES_MAX) if codec == Codec.NONE else OPENED_BYTES_MAX
+        room = size_max if bytes_max is None else min(size_max, bytes_max)
         try:
             with memoryview(batch) as view:
-                records = decompress(header.codec, view[HEADER_BYTES:], min(size_max, DECOMPRESSED_BYTES_MAX))
+                opened = _plain(header, decompress(header.codec, view[HEADER_BYTES:], room))
         except TooLarge as error:
+            if room < size_max:
+                raise NoRoom from None
             return BatchProblem(errors.MESSAGE_TOO_LARGE, f"{error}: send smaller batches")
         except CompressionError as error:
             return BatchProblem(errors.CORRUPT_MESSAGE, f"the batch cannot be decompressed: {error}")
-        plain = _batch(header, Codec.NONE, records)
+    plain = batch if opened is None else opened
     header = checked_header(
         plain,
         timestamp_min=asked.timestamp_min,
@@ -129,23 +146,42 @@ def recompress(asked: Recompression) -> bytearray | BatchProblem:
         if header.max_timestamp is None:
             return header
         header = read_header(plain)._replace(max_timestamp=header.max_timestamp)
-    with memoryview(plain) as view:
-        result = _batch(header, codec, compress(codec, view[HEADER_BYTES:], level))
-    if len(result) > asked.size_max:
+    result: bytearray | None
+    if codec == Codec.NONE and opened is not None:
+        result = opened if len(opened) <= asked.size_max else None
+    else:
+        result = _compressed(plain, codec, level, asked.size_max)
+    if result is None:
         return BatchProblem(
             errors.MESSAGE_TOO_LARGE,
-            f"the batch has {len(batch)} B as sent and {len(result)} B in the codec of the topic (compression.type); "
-            f"max.message.bytes is {asked.size_max}: send smaller batches, or raise it",
+            f"the batch has {len(batch)} B as sent and more in the codec of the topic (compression.type) than "
+            f"max.message.bytes={asked.size_max} allows: send smaller batches, or raise it",
         )
+    _stamp(result, header, codec)
     return result
 
 
-def _batch(header: BatchHeader, codec: Codec, payload: bytes | bytearray) -> bytearray:
-    """Return a batch with the fields of `header` and the compressed records `payload`."""
-    batch = bytearray(HEADER_BYTES)
-    attributes = header.attributes & ~CODEC_MASK | codec
-    batch_length = HEADER_BYTES - LENGTH_BYTES + len(payload)
-    write_header(batch, header._replace(batch_length=batch_length, attributes=attributes))
-    batch += payload
-    stamp_crc(batch)
+def _plain(header: BatchHeader, records: bytes | bytearray) -> bytearray:
+    """Return a batch with the fields of `header` and these records, which are not copied if they are a bytearray."""
+    batch = records if isinstance(records, bytearray) else bytearray(records)
+    batch[:0] = bytes(HEADER_BYTES)
+    _stamp(batch, header, Codec.NONE)
     return batch
+
+
+def _compressed(plain: Buffer, codec: Codec, level: int | None, size_max: int) -> bytearray | None:
+    """Return a batch with the records of `plain` and room for its header; None if it is too large."""
+    batch = bytearray(HEADER_BYTES)
+    with memoryview(plain) as view:
+        try:
+            batch += compress(codec, view[HEADER_BYTES:], level, max(size_max - HEADER_BYTES, 0))
+        except TooLarge:
+            return None
+    return batch
+
+
+def _stamp(batch: bytearray, header: BatchHeader, codec: Codec) -> None:
+    """Write the fields of `header` into a batch, with its own length, codec and CRC."""
+    attributes = header.attributes & ~CODEC_MASK | codec
+    write_header(batch, header._replace(batch_length=len(batch) - LENGTH_BYTES, attributes=attributes))
+    stamp_crc(batch)

@@ -449,6 +449,25 @@ def test_batches_that_decompress_to_much_are_opened_one_at_a_time(
     assert b'"too large"' in letters
 
 
+@pytest.mark.parametrize("mib", [31, 60])
+def test_batches_that_are_recompressed_take_turns(
+    broker: AttackedBroker, topic: str, attacker: HttpAttacker, mib: int
+) -> None:
+    """
+    Eight clients send a batch of zeros to a topic with another codec.  The broker recompresses 31 MiB, and refuses 60
+    MiB; smaller batches of others are recompressed meanwhile.
+    """
+    work = broker.topic(compression_type="lz4")
+    request = raw_produce_request(work, _compressed([(None, bytes(mib * MIB), (), time.time_ns() // 1_000_000)]))
+    with broker.crowd(8) as clients:
+        for client in clients:
+            client.send(request, 9)
+        assert_others_are_served(broker, attacker, broker.topic(compression_type="gzip"))
+        found = [client.answer(request, 9).responses[0].partition_responses[0] for client in clients]
+
+    assert [0 if mib == 31 else errors.MESSAGE_TOO_LARGE] * 8 == [it.error_code for it in found]
+
+
 def _compressed(rows: Sequence[RecordTuple], codec: Codec = Codec.ZSTD) -> bytearray:
     plain = build_batch(rows)
     batch = recompress(Recompression(plain, Compression(codec), len(plain)))

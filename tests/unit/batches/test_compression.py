@@ -12,7 +12,7 @@ from aiokafka.codec import snappy_decode, snappy_encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemill.batches.compression import Codec, CompressionError, compress, decompress
+from tidemill.batches.compression import Codec, CompressionError, TooLarge, compress, decompress
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 TEXT = b"tide mill " * 20_000
@@ -214,6 +214,35 @@ def test_a_higher_level_makes_the_data_smaller(codec, levels):
     sizes = [len(compress(codec, squares, level)) for level in levels]
 
     assert sizes[0] > sizes[1] > sizes[2]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("data", "size_max"), [(TEXT * 20, 1_000_000), (Random(1).randbytes(600_000), 1 << 20)])
+def test_the_limit_of_compression_is_exact(codec, data, size_max):
+    """
+    A result that is larger than the limit is not returned.  What is compressed piece by piece because of a limit can be
+    read as any other.
+    """
+    size = len(compress(codec, data, size_max=size_max))
+
+    assert data == decompress(codec, compress(codec, data, size_max=size))
+    with pytest.raises(TooLarge):
+        compress(codec, data, size_max=size - 1)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_compression_ends_at_its_limit(codec):
+    """Of a result that is too large, no more than the limit is in memory."""
+    data = Random(1).randbytes(16 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge):
+            compress(codec, data, size_max=1 << 20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 4 << 20
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -186,14 +186,14 @@ def test_the_size_after_recompression_is_bounded():
     found = [refused(build_batch(RECORDS), Codec.GZIP, size_max=HEADER_BYTES)[1]]
 
     assert (code, "decompress to more than 1000 bytes: send smaller batches" in message) == ("MESSAGE_TOO_LARGE", True)
-    assert "max.message.bytes is 61: send smaller batches, or raise it" in found[0]
+    assert "than max.message.bytes=61 allows: send smaller batches, or raise it" in found[0]
     assert len(recompressed(batch, Codec.NONE, size_max=stored)) == stored
     assert refused(batch, Codec.NONE, size_max=stored - 1)[0] == "MESSAGE_TOO_LARGE"
 
 
 def test_a_bomb_is_refused_at_the_limit(monkeypatch):
     """Whatever max.message.bytes is, no batch may decompress to more than the limit that every reader applies."""
-    monkeypatch.setattr(recompression, "DECOMPRESSED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(recompression, "OPENED_BYTES_MAX", 1 << 20)
     batch = build_batch([(None, bytes(2 << 20), (), 0)], codec=Codec.ZSTD)
 
     assert refused(batch, Codec.GZIP)[0] == "MESSAGE_TOO_LARGE"
@@ -210,6 +210,24 @@ def test_the_batches_of_one_request_are_bounded_together(monkeypatch):
 
     assert [False, False, True] == [isinstance(result, BatchProblem) for result in results]
     assert "send smaller requests" in results[2].message
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_request_that_takes_more_memory_is_given_up(codec):
+    """
+    A small batch can decompress to megabytes.  How much a request takes is only known meanwhile, and nothing is
+    refused because of it.
+    """
+    batch = build_batch([(None, bytes(10_000), (), 0)], codec=Codec.ZSTD)
+    asked = [Recompression(batch, Compression(codec), LARGE)] * 2
+    once = len(block_of(batch))
+    first = len(recompress_all(asked)[0])
+
+    found = [recompress_all(asked, once + first - 1), recompress_all(asked, once + first)]
+
+    assert (None, recompress_all(asked)) == tuple(found)
+    assert recompress_all([Recompression(build_batch(RECORDS), Compression(codec), LARGE)], 100) is None
+    assert refused(batch, Codec.NONE, size_max=1_000)[0] == "MESSAGE_TOO_LARGE"
 
 
 @pytest.mark.parametrize("source", [Codec.NONE, Codec.LZ4])

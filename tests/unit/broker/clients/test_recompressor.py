@@ -2,12 +2,14 @@
 Recompression stays within the memory limit for all client connections, and runs a bounded number of requests at a time.
 """
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.unit.broker.broker_world import HandClock
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
-from tidemill.batches.recompression import Compression, Recompression
+from tidemill.batches.recompression import SMALL_BYTES_MAX, Compression, Recompression, recompress_all
 from tidemill.broker.clients import recompressor
 from tidemill.broker.clients.connection_memory import ConnectionMemory
 from tidemill.broker.clients.recompressor import RUNNING_MAX, Recompressor, Results, size_of
@@ -15,6 +17,11 @@ from tidemill.simulation.machine.jobs import SimulatedJobs
 
 BATCH = build_batch([(None, bytes(1_000), (), 0)], codec=Codec.ZSTD)
 ASKED = [Recompression(BATCH, Compression(Codec.NONE), 1 << 20)]
+LARGE = [
+    Recompression(
+        build_batch([(None, bytes(SMALL_BYTES_MAX), (), 0)], codec=Codec.ZSTD), Compression(Codec.LZ4), 1 << 20
+    )
+]
 
 
 class World:
@@ -25,8 +32,8 @@ class World:
         self.done: list[Results] = []
         self.failures: list[BaseException] = []
 
-    def submit(self) -> None:
-        self.recompressor.submit(ASKED, self.done.append, self.failures.append)
+    def submit(self, asked: Sequence[Recompression] = ASKED) -> None:
+        self.recompressor.submit(asked, self.done.append, self.failures.append)
 
 
 def test_results_count_as_work_until_their_request_is_answered() -> None:
@@ -75,13 +82,31 @@ def test_a_bounded_number_of_requests_runs_at_a_time() -> None:
     assert RUNNING_MAX + 2 == len(world.done)
 
 
+def test_large_requests_take_turns() -> None:
+    """
+    Each of them may take tens of megabytes.  Small ones overtake those that wait, and all are answered.
+    """
+    world = World()
+    for _ in range(3):
+        world.submit(LARGE)
+    for _ in range(3):  # each is found to be large
+        world.jobs.step()
+    running = world.jobs.unreported
+
+    world.submit()
+    world.jobs.stabilize()
+
+    small, large = size_of(recompress_all(ASKED) or []), size_of(recompress_all(LARGE) or [])
+    assert (1, [large, small, large, large]) == (running, [*map(size_of, world.done)])
+
+
 def test_a_defect_is_reported_and_the_next_request_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     An unexpected exception in a compression library is reported, and recompression continues for other connections.
     """
     world = World()
     monkeypatch.setattr(recompressor, "RUNNING_MAX", 1)
-    monkeypatch.setattr(recompressor, "recompress_all", lambda asked: 1 // 0)
+    monkeypatch.setattr(recompressor, "recompress_all", lambda *_: 1 // 0)
     world.submit()
     monkeypatch.undo()
     world.submit()

@@ -348,7 +348,7 @@ def test_a_defect_closes_the_connection_and_no_other(monkeypatch: pytest.MonkeyP
     world.create("flights", compression_type="zstd")
     client = Client(world)
     with monkeypatch.context() as patch:
-        patch.setattr(recompressor, "recompress_all", lambda asked: 1 // 0)
+        patch.setattr(recompressor, "recompress_all", lambda *_: 1 // 0)
         client.send(request_of(sequenced(0)), VERSION)
         world.stabilize()
 
