@@ -28,7 +28,8 @@ DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # the default limit, far above the siz
 # Clients write one frame.  The libraries copy what they were fed after a frame: thousands of frames would take seconds.
 FRAMES_MAX: Final = 64
 _PART_BYTES_MIN: Final = 64 << 10  # of the first part that is decompressed; each further part may double the whole
-_PART_BYTES_MAX: Final = 1 << 20
+_PART_BYTES_MAX: Final = 256 << 10
+_LARGE_BYTES: Final = 4 << 20  # blocks of this size are not in the heap (`runtime/heap`)
 _FED_BYTES: Final = 256 << 10  # fed at a time to libraries that copy what they have not consumed yet
 
 
@@ -135,7 +136,11 @@ class _Parts:
             self.whole = part
         else:
             if isinstance(self.whole, bytes):
-                self.whole = bytearray(self.whole)
+                # An array that grows out of a heap leaves holes of twice its size there.  A block that was large stays
+                # outside of the heap, however small it becomes.
+                first, self.whole = self.whole, bytearray(_LARGE_BYTES)
+                self.whole.clear()
+                self.whole += first
             self.whole += part
 
 

@@ -1,5 +1,7 @@
 """Keys, values and headers in JSON: text or base64."""
 
+import sys
+
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from tidemill.batches.records import Record
 from tidemill.http.v1.record_schema import (
     HEADER_MEMORY,
     RECORD_MEMORY,
+    WIDE_BYTES_MAX,
     Base64,
     Text,
     headers_of,
@@ -26,6 +29,18 @@ def test_text_is_text_and_the_rest_is_base64() -> None:
     assert Base64(b"\xff") == text_of(b"\xff")
     for code in {*range(32)} - {9, 10, 13}:
         assert isinstance(text_of(bytes([97, code])), Base64), code
+
+
+def test_a_long_text_is_ascii() -> None:
+    """
+    One character of four bytes makes Python take four bytes for each of the others.
+    """
+    plain, wide = b"a" * (WIDE_BYTES_MAX - 4), "😀".encode()
+
+    assert isinstance(text_of(plain + wide), str)
+    assert Base64(plain + b"a" + wide) == text_of(plain + b"a" + wide)
+    assert isinstance(text_of(plain * 2), str)
+    assert 4 * len(plain) < size_of_record(None, text_of(plain + wide), []) < 5 * len(plain)
 
 
 def _data(text: Text) -> bytes:
@@ -52,4 +67,7 @@ def test_names_of_headers_are_bounded_like_values() -> None:
     headers = headers_of(record)
 
     assert [("plain", Base64(b"\x00")), ("ä\tb", None), (Base64(bytes(3)), "x")] == headers
-    assert len("plain") + 4 + 3 + 4 + 1 + 3 * HEADER_MEMORY == size_of_record(None, None, headers) - RECORD_MEMORY
+    assert (
+        len("plain") + 4 + sys.getsizeof("ä\tb") + 4 + 1 + 3 * HEADER_MEMORY
+        == size_of_record(None, None, headers) - RECORD_MEMORY
+    )

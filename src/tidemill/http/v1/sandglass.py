@@ -58,7 +58,7 @@ TIMER_KINDS: Final = (None, 0, "0", "TimerKind")  # 0 is the default, which JSON
 UNHELD: Final = ""  # instead of a consumer's name: records that no consumer holds
 _FOLDER: Final = "/sandglass/topics"
 _OF_CONSUMER: Final = "{topic}/{partition}/{group}/{consumer}"
-_encode = msgspec.json.Encoder().encode
+_encode_into = msgspec.json.Encoder().encode_into
 RecordT = TypeVar("RecordT", ReadRecord, Message)
 
 
@@ -174,11 +174,14 @@ async def _exists(brokers: Brokers, group: str) -> bool:
     return True
 
 
-async def _lines(pages: AsyncIterator[Sequence[RecordT]]) -> AsyncGenerator[bytes, None]:
+async def _lines(pages: AsyncIterator[Sequence[RecordT]]) -> AsyncGenerator[bytes | bytearray, None]:
     try:
         async for page in pages:
             for record in page:
-                yield _encode(Line(stored(record))) + b"\n"
+                line = bytearray()
+                _encode_into(Line(stored(record)), line)
+                line += b"\n"  # a record can be large, and must not be copied
+                yield line
     except (Refused, Exhausted) as problem:
         yield last_line(busy(problem) if isinstance(problem, Exhausted) else problem)
 

@@ -86,8 +86,8 @@ class StoredMessage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     index: str  # the offset in the partition; 64-bit numbers are strings
     offset: str
     produced_at: str | None = None
-    key: str = ""
-    value: str = ""
+    key: bytes = b""  # base64 in JSON
+    value: bytes = b""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -100,19 +100,13 @@ def stored(record: ReadRecord | Message) -> StoredMessage:
         index=str(record.offset),
         offset=encode_offset(timestamp, record.offset),
         produced_at=datetime.fromtimestamp(timestamp / 1_000, UTC).isoformat().replace("+00:00", "Z"),
-        key=_base64(record.key),
-        value=_base64(record.value),
+        key=_bytes(record.key),
+        value=_bytes(record.value),
     )
 
 
-def _base64(text: Text) -> str:
-    match text:
-        case None:
-            return ""
-        case Base64():
-            return b64encode(text.base64).decode()
-        case _:
-            return b64encode(text.encode()).decode()
+def _bytes(text: Text) -> bytes:
+    return text.base64 if isinstance(text, Base64) else (text or "").encode()
 
 
 def delay_ms_of(duration: float | str | None) -> int | None:
