@@ -20,7 +20,13 @@ IMPORTED_IN_TURN: Final = (
     "starlette.routing",
     "msgspec",
     "msgspec.json",
+    "tidemill.client.oauth_token",
     "tidemill.client.share_client",
+    "tidemill.http.v1.topics",
+    "tidemill.http.v1.record_lines",
+    "tidemill.http.v1.streams",
+    "tidemill.http.v1.timers",
+    "tidemill.http.v1.queues",
     "tidemill.http.v1.application",
 )
 

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from tidemill.http.v1 import openapi
 from tidemill.http.v1.application import Api
+from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX
 
 
 @pytest.fixture
@@ -36,3 +38,21 @@ def status_of(api: Api, method: str, path: str) -> int:
 def test_head_is_get_without_a_body_but_takes_no_messages(api: Api, path: str, status: int) -> None:
     """A receive leases messages, and the response to HEAD could not show them."""
     assert (status, 503) == (status_of(api, "HEAD", path), status_of(api, "GET", path))
+
+
+def test_the_documents_are_made_once_and_not_before_they_are_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take a tenth of a second, in which the first request of another path would hold up Kafka clients."""
+    made, document = [], openapi.document
+    monkeypatch.setattr(openapi, "document", lambda *given: made.append(given) or document(*given))
+    api = Api(lambda: None, "1.0")
+
+    assert 503 == status_of(api, "GET", "/v1/topics/t") and not made
+    assert [200, 200, 200] == [status_of(api, "GET", path) for path in ("/openapi.json", "/docs", "/openapi.json")]
+    assert 1 == len(made)
+
+
+def test_documents_that_are_not_read_take_memory(api: Api) -> None:
+    """They count like records that are not read."""
+    api._budgets.response_bytes = RESPONSE_BYTES_MAX
+
+    assert [503, 503] == [status_of(api, "GET", path) for path in ("/openapi.json", "/docs")]

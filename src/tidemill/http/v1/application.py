@@ -32,8 +32,8 @@ from tidemill.http.v1 import (
     topics,
 )
 from tidemill.http.v1.brokers import Brokers
-from tidemill.http.v1.budgets import Budgets, begin
-from tidemill.http.v1.calls import Route, respond, response_of
+from tidemill.http.v1.budgets import Budgets, Exhausted, begin, taken_by
+from tidemill.http.v1.calls import Route, busy, respond, response_of
 from tidemill.http.v1.rights import CONSUME
 from tidemill.http.v1.sending import HeadSent, in_parts
 
@@ -67,8 +67,9 @@ class Api:
         """
         self._broker = broker
         self._brokers: Brokers | None = None
-        self._document = openapi.document(ROUTES, version)
-        self._page: Response | None = None  # /docs
+        self._version = version
+        self._documents: dict[str, Response] = {}  # by path
+        self._documenting = asyncio.Lock()
         self._budgets = Budgets()
         by_path: dict[tuple[str, str], dict[str, Route]] = {}
         for route in (*ROUTES, *sandglass.ROUTES):
@@ -86,10 +87,8 @@ class Api:
                 await response(scope, receive, in_parts(send, scope["method"]))
 
     async def _response(self, scope: MutableMapping[str, Any], receive: Any) -> Response:
-        if scope["path"] == openapi.PATH and scope["method"] in ("GET", "HEAD"):
-            return Response(msgspec.json.encode(self._document), media_type=JSON_TYPE)
-        if scope["path"] == DOCS_PATH and scope["method"] in ("GET", "HEAD"):
-            return await self._docs()
+        if scope["path"] in (openapi.PATH, DOCS_PATH) and scope["method"] in ("GET", "HEAD"):
+            return await self._documented(Request(scope))
         allowed: set[str] = set()
         for path, by_type in self._paths:
             match, found = path.matches(scope)
@@ -105,13 +104,17 @@ class Api:
         refused = problem(405, f"{scope['method']} is not allowed at {shown}; use {names}")
         return response_of(refused._replace(headers=((b"allow", names.encode()),)))
 
-    async def _docs(self) -> Response:
-        if self._page is None:
-            from tidemill.http.v1 import docs_page
-
-            text, headers = await asyncio.to_thread(docs_page.render, self._document)
-            self._page = Response(text, 200, headers, "text/html")
-        return self._page
+    async def _documented(self, request: Request) -> Response:
+        """Return the document of the API, or its page."""
+        async with self._documenting:
+            if not self._documents:
+                self._documents = await asyncio.to_thread(_documents, self._version)  # it takes a tenth of a second
+        found = self._documents[request.scope["path"]]
+        try:
+            taken_by(request).response(len(found.body))
+        except Exhausted as exhausted:
+            return response_of(busy(exhausted).answer)
+        return found
 
     async def _routed(self, routes: Mapping[str, Route], request: Request) -> Response:
         broker = self._broker()
@@ -121,6 +124,18 @@ class Api:
         if self._brokers is None:
             self._brokers = Brokers(broker)
         return await respond(routes, self._brokers, request)
+
+
+def _documents(version: str) -> dict[str, Response]:
+    """Return the responses of /openapi.json and /docs."""
+    from tidemill.http.v1 import docs_page
+
+    document = openapi.document(ROUTES, version)
+    text, headers = docs_page.render(document)
+    return {
+        openapi.PATH: Response(msgspec.json.encode(document), media_type=JSON_TYPE),
+        DOCS_PATH: Response(text, 200, headers, "text/html"),
+    }
 
 
 def _path(path: str, method: str, by_type: Mapping[str, Route]) -> Path:
