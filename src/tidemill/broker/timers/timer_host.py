@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+from tidemill.broker.clients.connection_memory import ConnectionMemory
 from tidemill.broker.leadership.leadership import leadership_problem
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
@@ -62,6 +63,7 @@ class TimerBroker(Protocol):
     cluster: Cluster
     metrics: Metrics
     store: Store
+    memory: ConnectionMemory
     shard_table: ShardTable
 
     def storage_problem(self) -> str | None:
@@ -125,6 +127,10 @@ class TimerHost:
                 errors.LEADER_NOT_AVAILABLE, f"what waits in partition {number} of {name} is being read; ask again"
             )
         return led
+
+    @property
+    def memory(self) -> ConnectionMemory:
+        return self._broker.memory
 
     def in_thread(self, job: Callable[[], T], done: Callable[[T | KafkaError], None]) -> None:
         """Run a job that reads what waits, and pass its result, or why it failed or was refused, to `done`."""

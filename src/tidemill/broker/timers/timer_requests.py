@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Final, NamedTuple, TypeVar
 
 from tidemill.broker.timers.timer_host import TimerHost
-from tidemill.broker.timers.waiting_scan import NOTHING_SELECTED, WaitingRecord, WaitingScan, first_due
+from tidemill.broker.timers.waiting_scan import LIST_BYTES_MAX, NOTHING_SELECTED, WaitingRecord, WaitingScan, first_due
 from tidemill.model import errors
 from tidemill.model.errors import KafkaError
 from tidemill.peer import timer_list, timer_resolve
@@ -332,10 +332,12 @@ class TimerListing(Pending[timer_list.Response]):
 
         selection, ids = request.selection or NOTHING_SELECTED, {*request.timer_ids}
         count = min(request.max_records, RECORDS_MAX)
+        memory = self._host.memory  # of the responses of all clients: while it is short, lists are, too
+        bytes_max = min(LIST_BYTES_MAX, memory.response_room()) if count else 0
 
         def listed() -> _Listed:
             if request.is_by_arrival:
-                return _Listed(*scan.first_arrived(selection, ids, request.after_arrival, count), [])
+                return _Listed(*scan.first_arrived(selection, ids, request.after_arrival, count, bytes_max), [])
             counts = [0] * (len(edges) + 1) if edges else []
 
             def counted() -> Iterator[WaitingRecord]:
@@ -346,10 +348,15 @@ class TimerListing(Pending[timer_list.Response]):
                         counts[bisect_right(edges, it.due_ms)] += 1
                     yield it
 
-            return _Listed(*first_due(counted(), after, count), counts)
+            return _Listed(*first_due(counted(), after, count, bytes_max), counts)
+
+        def done(found: _Listed | KafkaError) -> None:
+            memory.end_read(bytes_max)
+            self._listed(found)
 
         if request.max_records or edges:
-            self._host.in_thread(listed, self._listed)
+            memory.begin_read(bytes_max)
+            self._host.in_thread(listed, done)
         else:
             self._listed(_Listed([], False, []))
 

@@ -23,7 +23,7 @@ from tidemill.timer.timer_headers import SCHEDULE, TIMER_ID
 from tidemill.timer.waiting_bits import WaitingBits
 from tidemill.timer.waiting_set import WaitingView
 
-LIST_BYTES_MAX: Final = 4 << 20  # of the records of one list, which are in memory together
+LIST_BYTES_MAX: Final = 4 << 20  # of the records of one list, which are in memory together; fewer if it is short
 NOTHING_SELECTED: Final = Selection()
 _arrival = attrgetter("arrival")
 
@@ -71,16 +71,16 @@ class WaitingScan(NamedTuple):
         return filter(partial(_is_selected, selection, timer_ids), self._every())
 
     def first_arrived(
-        self, selection: Selection, timer_ids: Collection[bytes], after_arrival: int, count: int
+        self, selection: Selection, timer_ids: Collection[bytes], after_arrival: int, count: int, bytes_max: int
     ) -> tuple[list[WaitingRecord], bool]:
         """
-        Return the records of a selection that arrived first after `after_arrival`, up to so many and to LIST_BYTES_MAX,
+        Return the records of a selection that arrived first after `after_arrival`, up to so many and to `bytes_max`,
         and whether there are more.  Waits for the disk.  Raise OSError or LookupError.
         """
         scan = self
         while True:
             try:
-                return scan._first_arrived(selection, timer_ids, after_arrival, count)
+                return scan._first_arrived(selection, timer_ids, after_arrival, count, bytes_max)
             except (OSError, LookupError):
                 again = scan._renewed()
                 if again is None:
@@ -88,14 +88,14 @@ class WaitingScan(NamedTuple):
                 scan = again
 
     def _first_arrived(
-        self, selection: Selection, timer_ids: Collection[bytes], after_arrival: int, count: int
+        self, selection: Selection, timer_ids: Collection[bytes], after_arrival: int, count: int, bytes_max: int
     ) -> tuple[list[WaitingRecord], bool]:
         def is_selected(it: WaitingRecord) -> bool:
             return it.has_time and _is_selected(selection, timer_ids, it)
 
         left = deepcopy(self.view.bits)
         of_kept = (it for it in self._kept(left) if it.arrival > after_arrival and is_selected(it))
-        kept, is_cut = _first(of_kept, count, lambda it: (it.arrival, 0))
+        kept, is_cut = _first(of_kept, count, bytes_max, lambda it: (it.arrival, 0))
         if is_cut and not kept:
             return [], True
         arrived: Iterator[WaitingRecord] = filter(is_selected, self._arrived(left, after_arrival))
@@ -105,7 +105,7 @@ class WaitingScan(NamedTuple):
         size = 0
         for it in merge(kept, arrived, key=_arrival):
             size += it.held_bytes
-            if len(found) >= count or (found and size > LIST_BYTES_MAX):
+            if len(found) >= count or (found and size > bytes_max):
                 return found, True
             found.append(it)
         return found, is_cut
@@ -181,17 +181,19 @@ class WaitingScan(NamedTuple):
         return WaitingRecord(self.view.due_ms(arrival, due), arrival, size, timer_id, shown)
 
 
-def first_due(records: Iterator[WaitingRecord], after: tuple[int, int], count: int) -> tuple[list[WaitingRecord], bool]:
+def first_due(
+    records: Iterator[WaitingRecord], after: tuple[int, int], count: int, bytes_max: int
+) -> tuple[list[WaitingRecord], bool]:
     """
     Return the records that are due first of those behind the pair `after` of due time and arrival, up to so many and to
-    LIST_BYTES_MAX, and whether there are more.
+    `bytes_max`, and whether there are more.
     """
     behind = (it for it in records if (it.due_ms, it.arrival) > after)
-    return _first(behind, count, lambda it: (it.due_ms, it.arrival))
+    return _first(behind, count, bytes_max, lambda it: (it.due_ms, it.arrival))
 
 
 def _first(
-    records: Iterable[WaitingRecord], count: int, key: Callable[[WaitingRecord], tuple[int, int]]
+    records: Iterable[WaitingRecord], count: int, bytes_max: int, key: Callable[[WaitingRecord], tuple[int, int]]
 ) -> tuple[list[WaitingRecord], bool]:
     """Return the first records by their keys, at least one unless `count` is 0, and whether there are more."""
     found: list[tuple[int, int, int, WaitingRecord]] = []  # a heap, of which the last record is the first
@@ -203,7 +205,7 @@ def _first(
             continue
         heappush(found, (-at[0], -at[1], serial, it))
         size += it.held_bytes
-        while len(found) > count or (size > LIST_BYTES_MAX and len(found) > 1):
+        while len(found) > count or (size > bytes_max and len(found) > 1):
             last = heappop(found)[-1]
             end = key(last)
             size -= last.held_bytes

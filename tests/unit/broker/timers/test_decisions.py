@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.broker_world import BrokerWorld, Client
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.timers.timer_topic import (
     TOPIC,
@@ -25,11 +25,12 @@ from tests.unit.broker.timers.timer_topic import (
     values,
 )
 from tidemill.batches.builder import build_batch
+from tidemill.broker.clients.connection_memory import RESPONSE_BYTES_MIN, RESPONSES_BYTES_MAX
 from tidemill.broker.timers import timer_requests
 from tidemill.broker.timers.led_timers import LedTimers
-from tidemill.broker.timers.waiting_scan import WaitingRecord, WaitingScan, first_due
+from tidemill.broker.timers.waiting_scan import LIST_BYTES_MAX, WaitingRecord, WaitingScan, first_due
 from tidemill.model import errors
-from tidemill.peer import timer_resolve
+from tidemill.peer import timer_list, timer_resolve
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
 from tidemill.shard.shard import Shard
 from tidemill.timer.due_time import DUE_MS_MAX
@@ -478,6 +479,33 @@ def test_a_list_is_bounded_by_the_memory_of_its_headers(world: BrokerWorld, is_b
     assert [10_000] * 3 == [len(it.headers) for it in page.records]
 
 
+@pytest.mark.parametrize("is_by_arrival", [False, True])
+def test_lists_share_the_memory_of_responses(world: BrokerWorld, is_by_arrival: bool) -> None:
+    """
+    A list takes its memory before it is read.  While the responses of other clients have all, it is as short as a
+    Fetch.
+    """
+    for _ in range(5):
+        send(world, (bytes(RESPONSE_BYTES_MIN // 3), delay("1h")))
+    memory, client = world.broker.memory, Client(world)
+    request = timer_list.Request(
+        topic_id=topic_id(world), max_records=9, has_values=True, is_by_arrival=is_by_arrival, partition=0
+    )
+
+    world.reads = False
+    client.send(request, 0)
+    world.stabilize()
+    taken = memory.reading_bytes
+    world.reads = True
+    world.stabilize()
+    memory.begin_read(RESPONSES_BYTES_MAX)
+    short = world.ask(request, version=0)
+
+    assert (LIST_BYTES_MAX, RESPONSES_BYTES_MAX) == (taken, memory.reading_bytes)
+    assert 5 == len(client.answer(timer_list.API, 0).records)
+    assert (2, True) == (len(short.records), short.has_more)
+
+
 @pytest.mark.parametrize("has_values", [False, True])
 def test_a_scan_holds_a_bounded_number_of_bytes(world: BrokerWorld, has_values: bool) -> None:
     """
@@ -488,7 +516,7 @@ def test_a_scan_holds_a_bounded_number_of_bytes(world: BrokerWorld, has_values: 
         send(world, (bytes(400_000), due_at(now + HOUR_MS - at)))
 
     records = led(world).scan(has_values=has_values).records(Selection())
-    found, has_more = first_due(records, (-1, -1), 100)
+    found, has_more = first_due(records, (-1, -1), 100, LIST_BYTES_MAX)
 
     assert (10 if has_values else 30) == len(found)
     assert has_values == has_more

@@ -25,6 +25,7 @@ from tidemill.batches.batch import read_header
 from tidemill.batches.builder import build_batch
 from tidemill.broker.shards import ready_loop
 from tidemill.broker.timers import draining, positioned_batches, waiting_scan
+from tidemill.broker.timers.waiting_scan import LIST_BYTES_MAX
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, Selection
 from tidemill.shard.shard import Shard
 
@@ -352,7 +353,7 @@ def test_a_list_by_arrival_begins_again_when_segments_are_removed(monkeypatch: p
     scan = led(world).scan()
     drain(world, monkeypatch)
 
-    found, has_more = scan.first_arrived(Selection(), (), 9, 5)
+    found, has_more = scan.first_arrived(Selection(), (), 9, 5, LIST_BYTES_MAX)
 
     assert [19, 29, 39, 49, 59] == [it.arrival for it in found]
     assert has_more
@@ -379,7 +380,7 @@ def test_a_scan_of_a_disk_that_fails_is_not_repeated(monkeypatch: pytest.MonkeyP
     with pytest.raises(OSError, match="Input/output error"):
         next(led(world).scan().records(Selection()))
     with pytest.raises(OSError, match="Input/output error"):
-        led(world).scan().first_arrived(Selection(), (), -1, 5)
+        led(world).scan().first_arrived(Selection(), (), -1, 5, LIST_BYTES_MAX)
     assert 2 == len(tries)
 
 
