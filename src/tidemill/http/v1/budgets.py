@@ -7,6 +7,7 @@ from typing import Final
 from starlette.requests import Request
 
 from tidemill.http.answer import Scope
+from tidemill.http.v1.decoded_bodies import DecodedBodies
 
 WAITS_MAX: Final = 512  # streams and long polls: half of the HTTP connections, so that the others remain for work
 WAITED_PARTITIONS_MAX: Final = 4_096  # by all of them together, because each partition has a task of its own
@@ -30,6 +31,7 @@ class Budgets:
     partitions: int = 0
     body_bytes: int = 0
     response_bytes: int = 0
+    decoded: DecodedBodies = field(default_factory=DecodedBodies, compare=False)
 
 
 @dataclass(slots=True)

@@ -19,10 +19,12 @@ from tidemill.http.access import refusal_of_type, type_of_body
 from tidemill.http.answer import JSON_TYPE, Answer, problem
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.budgets import Exhausted, taken_by
+from tidemill.http.v1.decoded_bodies import memory_of
 from tidemill.http.v1.rights import Right
 
 BODY_BYTES_MAX: Final = 1 << 20
 BODY_S_MAX: Final = 30.0  # a slower body is refused: its connection would be kept for ever
+LARGE_BYTES: Final = 64 << 10  # of memory that a decoded body takes: its response may take as much
 STREAM_PAUSE_S_MAX: Final = 30.0  # likewise for a body of any length, if nothing of it comes for so long
 STREAM_S_MAX: Final = 3_600.0  # and for all of it: the client learns only at the end what has been done
 
@@ -96,26 +98,34 @@ async def respond(routes: Mapping[str, Route], brokers: Brokers, request: Reques
         if (refused := refusal_of_type(request.scope, routes)) is not None:
             return response_of(route.refusal(refused))
         is_decoded = route.body_type == JSON_TYPE
-        body = _decoded(route.body, await read_body(request)) if is_decoded and route.body is not None else None
-        query = _query(route.query, request)
-        call = Call(brokers, request.path_params, body, query, request)
-        work = route.handler(call)
-        found = await (_while_connected(request, work) if is_decoded else work)
-        if route.media_types:
-            return found  # type: ignore[no-any-return]
-        headers = {"cache-control": "no-store"}
-        if route.response is None:
-            return Response(None, route.status, headers)
-        data = msgspec.json.encode(found)
-        if request.method == "GET":  # it can be repeated, while the others have had an effect
-            taken_by(request).response(len(data))
-        else:
-            taken_by(request).hold(len(data))
-        return Response(data, route.status, headers, JSON_TYPE)
+        data = await read_body(request) if is_decoded and route.body is not None else None
+        work = _answered(route, brokers, request, data)
+        return await (_while_connected(request, work) if is_decoded else work)
     except Refused as refusal:
         return response_of(route.refusal(refusal.answer))
     except Exhausted as exhausted:
         return response_of(route.refusal(busy(exhausted).answer))
+
+
+async def _answered(route: Route, brokers: Brokers, request: Request, data: bytes | None) -> Any:
+    """Return the response of a route's handler to a request with this body, if it has one that is decoded for it."""
+    taken, query = taken_by(request), _query(route.query, request)
+    async with taken.budgets.decoded.room_for(data or b""):
+        if data is not None and memory_of(data) > LARGE_BYTES:
+            taken.response(0)  # before it has had an effect: the response may be large, too, and will be held
+        body = None if data is None or route.body is None else _decoded(route.body, data)
+        found = await route.handler(Call(brokers, request.path_params, body, query, request))
+        if route.media_types:
+            return found
+        headers = {"cache-control": "no-store"}
+        if route.response is None:
+            return Response(None, route.status, headers)
+        encoded = msgspec.json.encode(found)
+    if request.method == "GET":  # it can be repeated, while the others have had an effect
+        taken.response(len(encoded))
+    else:
+        taken.hold(len(encoded))
+    return Response(encoded, route.status, headers, JSON_TYPE)
 
 
 def busy(exhausted: Exhausted) -> Refused:
