@@ -2,7 +2,7 @@
 
 parts of the body ─▶ `LineParser` ─▶ records ─▶ `TopicWriter`, which writes while the body arrives ─▶ runs
 
-While a megabyte of records waits for its leaders, or any while other requests have taken all memory, the body is not
+While megabytes of records wait for its leaders, or any while other requests have taken all memory, the body is not
 read, so that the client slows down.
 """
 
@@ -28,7 +28,6 @@ from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 
 LINE_BYTES_MAX: Final = 1 << 20  # as a body of JSON
-SLICE_BYTES: Final = 32 << 10  # of a part are cut into lines at a time, because lines take more memory
 LINES_MAX: Final = 1_000_000  # so that what a request remembers of its lines, 12 bytes of each, is bounded
 DROP_S_MAX: Final = 5.0  # what follows a refused line is read for so long: most clients send all before they listen
 RUNS_PER_TURN: Final = 1_000  # they take a millisecond of the event loop
@@ -52,15 +51,23 @@ class LineParser:
     def held_bytes(self) -> int:
         return len(self._rest)
 
-    def feed(self, part: bytes) -> list[bytes]:
-        """Return the lines that end in this part of the body; also a line without an end, if it is too long."""
-        if b"\n" in part:
-            *lines, rest = b"".join((self._rest, part)).split(b"\n")
-            self._rest = bytearray(rest)
-        else:
-            lines = []
-            self._rest += part
-        return [*lines, *self.end()] if len(self._rest) > LINE_BYTES_MAX else lines
+    def feed(self, part: bytes) -> Iterator[bytes]:
+        """
+        Yield the lines that end in this part of the body; also a line without an end, if it is too long.
+
+        They are cut off one by one, because short lines take many times the memory of the part.
+        """
+        begin = 0
+        while (end := part.find(b"\n", begin)) >= 0:
+            if self._rest:
+                self._rest += part[begin:end]
+                yield from self.end()
+            else:
+                yield part[begin:end]
+            begin = end + 1
+        self._rest += part[begin:]
+        if len(self._rest) > LINE_BYTES_MAX:
+            yield from self.end()
 
     def end(self) -> list[bytes]:
         """Return the last line, if nothing ends it."""
@@ -108,12 +115,11 @@ class _Lines:
         """Pass the records of a body to the writer, and return why it was not read to its end; None if it was."""
         try:
             async for part in parts:
-                for first in range(0, len(part), SLICE_BYTES):
-                    await self._add_all(self._parser.feed(part[first : first + SLICE_BYTES]))
-                    await self._take_memory()
+                lines = self._parser.feed(part)
+                while await self._add_some(lines):
                     if self._writer.is_stopped:
                         return None
-            await self._add_all(self._parser.end())
+            await self._add_some(iter(self._parser.end()))
         except Refused as refused:
             return refused
         except Exhausted as exhausted:
@@ -133,17 +139,20 @@ class _Lines:
             await self._writer.wait_for_room(0)
             self._taken.body(self._parser.held_bytes)
 
-    async def _add_all(self, lines: list[bytes]) -> None:
-        for first in range(0, len(lines), RECORDS_PER_TURN):
-            self._add(lines[first : first + RECORDS_PER_TURN])
-            await self._writer.wait_for_room()
-            await self._take_memory()
-            await asyncio.sleep(0)
+    async def _add_some(self, lines: Iterator[bytes]) -> bool:
+        """Add the records of some lines, and return whether there may be more."""
+        count = self._add(islice(lines, RECORDS_PER_TURN))
+        await self._writer.wait_for_room()
+        await self._take_memory()
+        await asyncio.sleep(0)
+        return count == RECORDS_PER_TURN
 
-    def _add(self, lines: Iterable[bytes]) -> None:
+    def _add(self, lines: Iterable[bytes]) -> int:
+        """Add the records of lines, and return how many lines there were."""
         now_ms, config = self._brokers.wall_ms, self._brokers.config_of(self._topic)
+        before = self._line_count
         for line in lines:
-            if self.records + self._blank_count == LINES_MAX:
+            if self._line_count == LINES_MAX:
                 raise Refused(413, f"the body has more than {LINES_MAX} lines; divide it among several requests")
             if not line or line.isspace():
                 self._add_blank()
@@ -158,6 +167,11 @@ class _Lines:
                 raise Refused(400, f"line {self._next_line}: {problem}") from problem
             self._writer.add(given.partition, record)
             self.records += 1
+        return self._line_count - before
+
+    @property
+    def _line_count(self) -> int:
+        return self.records + self._blank_count
 
     def _add_blank(self) -> None:
         before, counts = self._blank

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from tidemill.batches.batch import HEADER_BYTES
 from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.native import scan
-from tidemill.batches.records import HEADER_MEMORY
+from tidemill.batches.records import HEADER_MEMORY, RECORD_MEMORY
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, without_leader
@@ -24,7 +24,7 @@ from tidemill.model import errors
 from tidemill.wire.messages import produce
 
 BATCH_BYTES: Final = 256 << 10  # of records in a batch; a larger record is a batch of its own
-WAITING_BYTES_MAX: Final = 1 << 20  # of records that are not written yet: as many as a body of JSON has
+WAITING_BYTES_MAX: Final = 2 << 20  # of memory of records that are not written yet: some thousands of small ones
 TIMEOUT_MS: Final = 30_000
 RETRY_S_MAX: Final = 10.0  # for how long a leader that moves is asked again: longer than most elections
 PAUSE_S: Final = 0.1
@@ -114,7 +114,7 @@ class TopicWriter:
             batch = self._growing[partition] = self._next_batch(partition)
         batch.records.append(record)
         batch.size += size
-        memory = size + HEADER_MEMORY * len(headers)  # an empty header has two bytes
+        memory = size + RECORD_MEMORY + HEADER_MEMORY * len(headers)  # an empty record has a few bytes, a header two
         batch.memory += memory
         self.waiting_bytes += memory
 
