@@ -76,6 +76,7 @@ class HttpProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(0)  # the next part of a response is made when its client has taken the last
         now = self.loop.time()
         self.pace = ConnectionPace(now)
         excess = len(self.connections) - (CONNECTIONS_MAX - RESERVED)

@@ -13,9 +13,12 @@ from typing import Final, Protocol
 from tidemill.http.access import Access
 from tidemill.http.answer import RETRY_AFTER, Answer, Asgi, Receive, Scope, Send, json_answer, problem, send_answer
 from tidemill.http.cluster_api import ClusterApi, ClusterState
+from tidemill.http.unread_responses import UnreadResponses
 from tidemill.telemetry.prometheus import CONTENT_TYPE
 
 ONLY_THIS_MACHINE: Final = Access()
+UNREAD_BYTES_MAX: Final = 16 << 20  # of responses of the console and about the cluster, until their clients take them
+UNREAD_OF_HEALTH_BYTES_MAX: Final = 8 << 20  # of those of health and metrics
 # The first parts of paths:
 FOLDERS_OF_API: Final = ("v1", "openapi.json", "docs", "sandglass")
 API_FOLDERS: Final = ("health", "metrics", *FOLDERS_OF_API)  # never passed to the console
@@ -58,6 +61,8 @@ class Application:
         self._access = access
         self._console = console
         self._cluster = ClusterApi(state)
+        self._unread = UnreadResponses(UNREAD_BYTES_MAX)
+        self._unread_of_health = UnreadResponses(UNREAD_OF_HEALTH_BYTES_MAX)  # others cannot take it
         self._routes: dict[str, Callable[[], Answer]] = {
             "/health/live": self._live,
             "/health/ready": self._ready,
@@ -68,10 +73,15 @@ class Application:
         if scope["type"] != "http":  # Web sockets and lifespan events are not supported.
             raise NotImplementedError(f"ASGI scope {scope['type']!r}")
         inner, refused = self._inner(scope)
-        if inner is not None and refused is None:
+        if inner is not None and inner is self._api and refused is None:
             await inner(scope, receive, send)
             return
-        await send_answer(refused or self._answer(scope), scope, send)
+        unread = self._unread_of_health if scope["path"] in self._routes else self._unread
+
+        async def answered(scope: Scope, _: Receive, send: Send) -> None:
+            await send_answer(refused or self._answer(scope), scope, send)
+
+        await unread.serve(answered if inner is None or refused is not None else inner, scope, receive, send)
 
     def _inner(self, scope: Scope) -> tuple[Asgi | None, Answer | None]:
         """Return the application to which a path belongs, None if it is this one; and the response that refuses it."""

@@ -30,7 +30,6 @@ from tests.integration.hostile.http_attack import (
 from tidemill.app.connection_pace import HEAD_S_MAX
 from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.compression import Codec
-from tidemill.batches.recompression import BatchProblem, Compression, Recompression, recompress
 from tidemill.http.admission import CONNECTIONS_MAX, HEAD_BYTES_MAX, RESERVED
 from tidemill.http.v1.budgets import BYTES_MAX, WAITS_MAX
 from tidemill.http.v1.calls import BODY_BYTES_MAX
@@ -331,6 +330,52 @@ def test_responses_that_are_not_read_are_bounded(broker: AttackedBroker, topic: 
     assert {200, 503} >= {*statuses}
 
 
+@pytest.mark.parametrize(
+    ("path", "count"), [("/metrics", CROWD), ("/openapi.json", CROWD), ("/docs", CROWD), ("", 200)]
+)
+def test_pages_that_are_not_read_are_bounded(
+    broker: AttackedBroker, topic: str, attacker: HttpAttacker, path: str, count: int
+) -> None:
+    """
+    Many clients request what is not of the API, or the console's page of the records of a topic, and read nothing.
+    """
+    with broker.connect() as producer:
+        producer.ask(produce_request(topic, *[bytes(2_000)] * 100), 9)
+    attacker.status(get(path or f"/topics/{topic}/0"))  # what is made once is made
+    before = attacker.restart_peak()
+    with attacker.crowd(count, receive_buffer=4_096) as clients:
+        for client in clients:
+            client.sendall(get(path or f"/topics/{topic}/0"))
+        statuses = Counter(statuses_of(clients, 30))
+        grown = attacker.peak() - before
+        print("PAGES", path, statuses, grown / MIB)
+    attacker.wait_until_alone()
+
+    assert {200, 503} >= {*statuses}
+    assert grown < GROWN_MAX
+
+
+@pytest.mark.parametrize("kind", [b"json", b"x-ndjson"])
+def test_crowds_of_empty_records_are_bounded(
+    broker: AttackedBroker, topic: str, attacker: HttpAttacker, kind: bytes
+) -> None:
+    """
+    400 clients write a thousand empty records each in a small body, and do not read where they are.
+    """
+    body = b'{"records":[' + b",".join([b"{}"] * 1_500) + b"]}" if kind == b"json" else b"{}\n" * 1_500
+    request = post(f"/v1/topics/{topic}/records", body, kind=kind)
+    with attacker.crowd(400, receive_buffer=4_096) as clients:
+        for client in clients:
+            _send(client, request)
+        assert_others_are_served(broker, attacker, broker.topic())
+        statuses = Counter(statuses_of(clients, 40))
+        print("CROWD", kind, statuses)
+    attacker.wait_until_alone()
+
+    assert {200, 503} >= {*statuses}
+    assert 200 == attacker.status(request)
+
+
 @pytest.mark.parametrize("end", [b"", "😀".encode()])
 @pytest.mark.parametrize("character", [b"\0", b'"', b"\xff", b"a"])
 def test_a_large_record_of_a_small_batch_is_bounded(
@@ -456,22 +501,24 @@ def test_batches_that_are_recompressed_take_turns(
     Eight clients send a batch of zeros to a topic with another codec.  The broker recompresses 31 MiB, and refuses 60
     MiB; smaller batches of others are recompressed meanwhile.
     """
-    work = broker.topic(compression_type="lz4")
+    work, plain = broker.topic(compression_type="lz4"), broker.topic(compression_type="uncompressed")
+    small = raw_produce_request(plain, _compressed([(None, b"small", (), time.time_ns() // 1_000_000)]))
     request = raw_produce_request(work, _compressed([(None, bytes(mib * MIB), (), time.time_ns() // 1_000_000)]))
     with broker.crowd(8) as clients:
         for client in clients:
             client.send(request, 9)
-        assert_others_are_served(broker, attacker, broker.topic(compression_type="gzip"))
+        began_at = time.monotonic()
+        with broker.connect() as other:
+            produced = other.ask(small, 9)
+        assert time.monotonic() - began_at < SERVED_S_MAX
         found = [client.answer(request, 9).responses[0].partition_responses[0] for client in clients]
 
     assert [0 if mib == 31 else errors.MESSAGE_TOO_LARGE] * 8 == [it.error_code for it in found]
+    assert 0 == produced.responses[0].partition_responses[0].error_code
 
 
 def _compressed(rows: Sequence[RecordTuple], codec: Codec = Codec.ZSTD) -> bytearray:
-    plain = build_batch(rows)
-    batch = recompress(Recompression(plain, Compression(codec), len(plain)))
-    assert not isinstance(batch, BatchProblem)
-    return batch
+    return build_batch(rows, codec=codec)
 
 
 def test_countless_headers_of_records_that_wait_are_bounded(

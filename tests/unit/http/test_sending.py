@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidemill.http.v1 import sending
-from tidemill.http.v1.sending import PART_BYTES, ClientTooSlow, HeadSent, in_parts
+from tidemill.http import sending
+from tidemill.http.sending import PART_BYTES, ClientTooSlow, HeadSent, in_parts
 
 
 def sent(method: str, *messages: MutableMapping[str, Any]) -> list[MutableMapping[str, Any]]:

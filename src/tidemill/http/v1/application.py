@@ -14,6 +14,7 @@ from starlette.routing import Route as Path
 from tidemill.broker.broker import Broker
 from tidemill.http.access import DOCS_PATH
 from tidemill.http.answer import JSON_TYPE, RETRY_AFTER, problem
+from tidemill.http.sending import HeadSent, in_parts
 from tidemill.http.v1 import (
     cluster_level,
     cluster_operations,
@@ -35,7 +36,6 @@ from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.budgets import Budgets, Exhausted, begin, taken_by
 from tidemill.http.v1.calls import Route, busy, respond, response_of
 from tidemill.http.v1.rights import CONSUME
-from tidemill.http.v1.sending import HeadSent, in_parts
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
     route
