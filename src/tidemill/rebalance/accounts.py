@@ -16,6 +16,7 @@ from tidemill.rebalance.view import BrokerView, ShardView, remaining
 
 class Accounts:
     def __init__(self, brokers: BrokerSet, index: ShardIndex, policy: Policy) -> None:
+        self._brokers = brokers
         self._policy = policy
         self.moves = 0  # shards with a copy under way or planned
         self.incoming: Counter[BrokerId] = Counter()  # copies to a broker
@@ -27,17 +28,23 @@ class Accounts:
         self.planned_bytes = {broker_id: index.planned_bytes[broker_id] for broker_id in brokers.known}
 
     def count_under_way(self, shard: Shard, figures: ShardView) -> None:
-        """Count a shard whose members are on their way to the plan.  The index has counted the plan already."""
+        """
+        Count a shard whose members are on their way to the plan.  The index has counted the plan already.
+
+        Without a live majority nothing is copied.  Such a move may never end, so it takes no place among the copies
+        that the limits allow.
+        """
         assert figures.membership is not None
         voters = figures.membership.voters
         newcomers = [replica for replica in shard.replicas if replica not in voters]
+        is_copied = bool(newcomers) and self._brokers.majority_problem(figures) is None
         for newcomer in newcomers:
-            self.incoming[newcomer.broker_id] += 1
+            self.incoming[newcomer.broker_id] += is_copied
             self.coming[newcomer.broker_id] += remaining(figures, newcomer)
         for voter in voters:
             if voter not in shard.replicas:
                 self.leaving[voter.broker_id] += figures.size
-        if newcomers:
+        if is_copied:
             self.moves += 1
             self.outgoing[sender(figures)] += 1
 

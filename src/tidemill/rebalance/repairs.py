@@ -7,6 +7,7 @@ a *leaver* votes and is planned no more.
   else the best target.  All replicas that are gone are replaced in one goal; the shard's leader promotes one at a time.
 - A newcomer whose broker is SILENT and down, drained or full gets a substitute: otherwise the goal would never be
   reached.
+- A shard that is on its way and has no live majority is a refusal, whatever its reason.
 - A leaver that was replaced because it was gone and is back takes the place of its substitute, unless the substitute
   votes already, or has nearly everything.
 """
@@ -49,6 +50,7 @@ def _repair(draft: Draft, shard_id: ShardId) -> None:
     back = [voter for voter in voters if voter not in shard.replicas and draft.brokers.can_take(voter)]
     is_replacement = draft.reason_of(shard_id) is Reason.REPLACE
     if not lost and not (is_replacement and back):
+        _name_who_must_come_back(draft, shard_id, figures)
         return
     why = next(iter(lost.values()), "its former member is back")
     problem = draft.problem(shard, figures, shard.replicas)
@@ -66,6 +68,14 @@ def _repair(draft: Draft, shard_id: ShardId) -> None:
         _choose(draft, shard, figures, left, substitutes, why)
     if substitutes:
         draft.step(shard, figures, substitutes, Reason.REPLACE, why)
+
+
+def _name_who_must_come_back(draft: Draft, shard_id: ShardId, figures: ShardView | None) -> None:
+    """Refuse a move under way, whatever its reason, whose shard has lost its majority: it would never end unsaid."""
+    if shard_id in draft.index.under_way and figures is not None:
+        problem = draft.brokers.majority_problem(figures)
+        if problem is not None:
+            draft.refuse(draft.reason_of(shard_id), shard_id, f"its move cannot go on; {problem}")
 
 
 def _choose(

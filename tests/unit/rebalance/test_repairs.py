@@ -59,6 +59,23 @@ def test_a_shard_without_a_live_majority_is_a_refusal_that_names_who_must_come_b
     assert "1 of brokers 2, 3 must come back" in refusal.sentence
 
 
+def test_a_move_under_way_whose_shard_loses_its_majority_is_a_refusal_too() -> None:
+    """The member that is lost was to leave anyway, so no goal names it; and the move would wait for it for ever."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2)
+    cluster.plan(1, 1, 3, reason=Reason.COUNT)
+    assert not cluster.decide().refusals
+
+    cluster.lose(2)
+
+    plan = cluster.decide()
+    (refusal,) = plan.refusals
+    assert ([], "shard 1") == ([*plan.steps], refusal.what)
+    assert refusal.sentence == (
+        "shard 1: its move cannot go on; 1 of 2 voters is live, which is no majority; broker 2 must come back"
+    )
+
+
 def test_a_shard_without_figures_is_refused() -> None:
     """A size that is not known never counts as zero: the target could overflow."""
     cluster = ModelledCluster([None] * 4)
@@ -264,6 +281,22 @@ def test_copies_under_way_count_against_the_limits() -> None:
     assert [4] == [step.shard_id for step in cluster.decide().steps]
     cluster.policy = replace(UNBALANCED, broker_moves_max=100, cluster_moves_max=5)
     assert [4, 5] == [step.shard_id for step in cluster.decide().steps]
+
+
+def test_a_copy_without_a_majority_takes_no_place_among_the_copies() -> None:
+    """Otherwise a few shards that are lost for good would keep all others of a broker from being repaired."""
+    cluster = ModelledCluster([None] * 5, replace(UNBALANCED, broker_moves_max=1, cluster_moves_max=1))
+    cluster.add(1, 2)
+    cluster.add(1, 4, 5)
+    cluster.plan(1, 1, 3, reason=Reason.COUNT)
+    cluster.set(2, drain=Drain.LEADERS)
+    cluster.lose(5)
+    assert not cluster.decide().steps  # broker 1 sends a copy to broker 3 already
+
+    cluster.lose(2)
+
+    (step,) = cluster.decide().steps
+    assert (2, [1, 4, 3]) == (step.shard_id, ids(step.replicas))
 
 
 def test_a_goal_that_leaves_a_disk_frees_it_in_the_accounts() -> None:
