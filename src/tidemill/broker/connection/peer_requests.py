@@ -165,7 +165,7 @@ class PeerRequests:
         command = AdmitBroker(
             directory_id=DirectoryId(request.directory_id),
             broker_id=BrokerId(request.broker_id) if request.broker_id >= 0 else None,
-            live=broker.cluster.live(),
+            live=broker.cluster.heard(),
             level=request.level,
             was_admitted=request.was_admitted,
         )

@@ -263,6 +263,13 @@ class OperatorCommands:
         problem = self._problem(broker_id)
         if problem is not None:
             return _answered(Answer(problem))
+        others = self._host.heard_by_others(broker_id)
+        if others:
+            why = (
+                f"unregistering broker {broker_id} is refused: {counted(others, 'broker')} can hear it, although the "
+                "controller does not; drain it with `tidemill cluster drain`, and stop it"
+            )
+            return _answered(Answer(Problem(errors.INVALID_REQUEST, why)))
         carrying = self._host.carrying(broker_id)
         return self._submit(UnregisterBroker(broker_id=broker_id, carrying=carrying))
 

@@ -201,6 +201,11 @@ class RebalanceHost:
         """Return the brokers as the last pass saw them."""
         return {} if self._period is None else self._period.view.newest.brokers
 
+    def heard_by_others(self, broker_id: BrokerId) -> int:
+        """Return how many live brokers hear a broker that the controller does not hear now."""
+        is_heard = self._image().brokers[broker_id].is_registered and broker_id not in self._cluster.live()
+        return self._cluster.heard_by(broker_id) if is_heard else 0
+
     def carrying(self, broker_id: BrokerId) -> tuple[ShardId, ...]:
         """
         Return the shards of which a broker may be a member: also those whose members no leader has told yet.  Of the

@@ -12,6 +12,7 @@ from tidemill.broker.peers.peers import Peers
 from tidemill.broker.peers.release_limit import ReleaseLimit
 from tidemill.broker.peers.replica_lag import Lagging, ReplicaLag
 from tidemill.broker.peers.silent_brokers import SilentBrokers
+from tidemill.metadata.feature_levels import ELASTIC_CLUSTER
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.image import Shard as PlannedShard
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
@@ -206,6 +207,17 @@ class Cluster:
     def heard_by(self, broker_id: BrokerId) -> int:
         """Return how many live brokers, this one included, hear a registered broker; it does not count itself."""
         return self._silent.heard_by(broker_id)
+
+    def heard(self) -> frozenset[BrokerId]:
+        """
+        Return the live brokers, and the registered ones that only others hear.  A broker whose directory is replaced,
+        or that is removed, must not be one of them: this broker may have a bad network of its own.
+        """
+        live, image = self.live(), self.image
+        if image.feature_level < ELASTIC_CLUSTER:
+            return live  # a peer of an older version does not say which brokers it does not hear
+        others = (it.broker_id for it in image.brokers.values() if it.is_registered and self.heard_by(it.broker_id))
+        return live.union(others)
 
     def is_silent(self, broker_id: BrokerId) -> bool:
         """Return whether neither this broker nor any live peer hears a registered broker."""

@@ -1,5 +1,6 @@
 """What operators ask of the controller, through any broker."""
 
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -7,13 +8,14 @@ import pytest
 from tests.unit.broker.controller.healing_world import FIGURES_MS, HealingWorld
 from tidemill.broker.controller import rebalance_host
 from tidemill.broker.controller.operator_commands import DRAINS_MAX
-from tidemill.metadata.feature_levels import OLDEST
+from tidemill.metadata.feature_levels import NEWEST, OLDEST
 from tidemill.metadata.reassignments import Move, PlanMoves
 from tidemill.model import errors
 from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.peer import cluster_report
+from tidemill.peer import join as peer_join
 from tidemill.peer.cluster_operation import Operation
 
 
@@ -421,13 +423,46 @@ def test_an_empty_broker_is_removed_when_it_is_down() -> None:
     world = flights(on=(1, 2, 3))
     live = world.command(Operation.REMOVE, 4)
     world.lose(4)
-    world.until(lambda: not world[1].broker.cluster.is_up(world[4].broker.broker_id), "it is not heard")
+    world.until(lambda: 4 not in world.controller.broker.cluster.heard(), "nobody hears it")
 
     answer = world.command(Operation.REMOVE, 4)
 
     assert "it is live" in (live.error_message or "")
     assert (errors.NONE, None) == (answer.error_code, answer.error_message)
     assert 4 not in world.running.broker.image.brokers
+
+
+def test_a_broker_that_others_hear_is_neither_removed_nor_replaced() -> None:
+    """
+    The controller may have a bad network of its own.  An empty directory under the broker's id would take the place of
+    replicas that are well.
+    """
+    world = flights(on=(1, 2, 3))
+    far = [world.controller.address, world[4].address]
+    world.network.held = lambda source, to: {source.hello().address, to.hello().address} == {*far}
+    world.until(lambda: 4 not in world.controller.broker.cluster.live(), "the controller does not hear it")
+    world.pass_time(2_000)
+
+    removed, joined = world.command(Operation.REMOVE, 4), join(world, 4)
+    world.lose(4)
+    world.until(lambda: 4 not in world.controller.broker.cluster.heard(), "nobody hears it")
+    gone, anew = world.command(Operation.REMOVE, 4), join(world, 4)
+
+    assert "2 brokers can hear it, although the controller does not" in (removed.error_message or "")
+    assert errors.DUPLICATE_BROKER_REGISTRATION == joined.error_code
+    assert (errors.NONE, errors.NONE) == (gone.error_code, anew.error_code)
+
+
+def join(world: HealingWorld, broker_id: int) -> Any:
+    """Ask the controller through another broker to admit an empty directory as `broker_id`."""
+    controller, answers = world.controller.broker, list[Any]()
+    peers = next(
+        it for it in world.nodes if it.broker is not controller and it.number != broker_id
+    ).broker.cluster.peers
+    request = peer_join.Request(directory_id=b"empty" * 3 + b"!", broker_id=broker_id, level=NEWEST)
+    assert peers.ask(controller.identity.voter, peer_join.API, request, answers.append)
+    world.until(lambda: bool(answers), "the directory is admitted or refused")
+    return answers[0]
 
 
 def test_commands_are_refused_below_the_level_that_can_record_them() -> None:

@@ -22,7 +22,7 @@ def asked(node: Node, broker_id: int) -> Any:
 def take_down(world: ClusterWorld, number: int) -> None:
     world.cut_off(number)
     world.stopped.add(number)
-    world.until(lambda: BrokerId(number) not in world.controller.broker.cluster.live(), f"broker {number} is down")
+    world.until(lambda: BrokerId(number) not in world.controller.broker.cluster.heard(), f"broker {number} is down")
 
 
 def test_any_broker_can_be_asked_to_remove_a_broker_that_is_down() -> None:
