@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tidemill.cli.output import Cells
 from tidemill.client.broker_http import ask, from_first, send
+from tidemill.metadata.feature_levels import ELASTIC_CLUSTER
 
 COLUMNS: Final = ("broker", "status", "supports", "then")
 TIMEOUT_S: Final = 15.0  # the brokers wait for a controller for up to 5 s
@@ -41,7 +42,10 @@ class Levels:
         if target <= self.current:
             return "ready"
         if not row["is_live"]:
-            return "bring it back, or remove it" if row["is_registered"] else "not registered"
+            if not row["is_registered"]:
+                return "not registered"
+            instead = "remove it" if self.current >= ELASTIC_CLUSTER else "start it on an empty directory"
+            return f"bring it back, or {instead}"
         return "ready" if row["feature_level"] >= target else "upgrade Tidemill there"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemill.metadata.feature_levels import recorded_level
+from tidemill.metadata.feature_levels import ELASTIC_CLUSTER, recorded_level
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import BrokerRecord, FeatureRecord, Record
 from tidemill.metadata.result import DecisionContext, Problem, Result
@@ -77,8 +77,15 @@ def _problem(image: ClusterImage, level: int, supported: Mapping[BrokerId, int],
     if absent:
         names = ", ".join(map(str, absent))
         which, it = (f"broker {names} is", "it") if len(absent) == 1 else (f"brokers {names} are", "them")
-        wrong.append(f"{which} registered but not live: bring {it} back, or remove {it} from the cluster")
+        wrong.append(f"{which} registered but not live: bring {it} back, or {_instead(image, it)}")
     return Problem(errors.INVALID_UPDATE_VERSION, f"feature level {level} is refused: {'; '.join(wrong)}")
+
+
+def _instead(image: ClusterImage, it: str) -> str:
+    """Return what to do about brokers that never come back.  An older cluster cannot record that one is removed."""
+    if image.feature_level >= ELASTIC_CLUSTER:
+        return f"remove {it} from the cluster"
+    return f"replace {it} by starting Tidemill on an empty directory with the same broker.id"
 
 
 def _records(image: ClusterImage, level: int, supported: Mapping[BrokerId, int]) -> tuple[Record, ...]:

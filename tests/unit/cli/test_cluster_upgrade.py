@@ -58,10 +58,19 @@ def test_the_level_is_raised_to_the_highest_that_a_live_broker_supports(
         "broker\tstatus\tsupports\tthen",
         "1\tup\t3\tready",
         "2\tup\t2\tupgrade Tidemill there",
-        "3\tdown\t-\tbring it back, or remove it",
+        "3\tdown\t-\tbring it back, or start it on an empty directory",
         "4\tdown\t9\tnot registered",
         "It was raised to 3.",
     ] == capsys.readouterr().out.splitlines()
+
+
+def test_a_cluster_that_can_record_it_has_a_lost_broker_removed() -> None:
+    """Below level 2, removing is refused, so an empty directory has to take the lost broker's place."""
+    lost = row(3, None, is_live=False)
+
+    needed = [Levels(current=current, brokers=[lost]).cells(3)[0][-1] for current in (1, 2)]
+
+    assert ["bring it back, or start it on an empty directory", "bring it back, or remove it"] == needed
 
 
 def test_a_dry_run_is_sent_as_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.metadata.controller_world import Cluster, admission, voter
 from tidemill.metadata.features import UpdateFeatures
 from tidemill.metadata.metadata_records import BrokerRecord, FeatureRecord, encode
+from tidemill.metadata.unregistration import UnregisterBroker
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 
@@ -54,13 +55,14 @@ def test_the_level_comes_before_what_it_allows(cluster: Cluster) -> None:
         ),
         (
             {1: 2, 2: 2},
-            "feature level 2 is refused: broker 3 is registered but not live: bring it back, or remove it from the "
-            "cluster",
+            "feature level 2 is refused: broker 3 is registered but not live: bring it back, or replace it "
+            "by starting Tidemill on an empty directory with the same broker.id",
         ),
         (
             {1: 1},
             "feature level 2 is refused: broker 1 supports up to 1: upgrade Tidemill there and restart it; brokers 2, "
-            "3 are registered but not live: bring them back, or remove them from the cluster",
+            "3 are registered but not live: bring them back, or replace them by starting Tidemill on an empty "
+            "directory with the same broker.id",
         ),
     ],
 )
@@ -76,6 +78,36 @@ def test_the_brokers_that_block_an_upgrade_are_named(cluster: Cluster, supported
     assert (errors.INVALID_UPDATE_VERSION, says) == answer.problem
     assert 1 == answer.level
     assert before == cluster.image
+
+
+def test_a_lost_broker_is_removed_before_an_upgrade() -> None:
+    """The refusal names a way that is open: the cluster can record that a broker is removed."""
+    cluster = Cluster(brokers=4, level=2)
+    cluster.live = frozenset(map(BrokerId, (1, 2, 3)))
+    supported = dict.fromkeys((1, 2, 3), 3)
+
+    refused = update(cluster, 3, supported)
+    removed = cluster.do(UnregisterBroker(broker_id=BrokerId(4), carrying=()))
+
+    assert refused.problem.message.endswith(
+        "broker 4 is registered but not live: bring it back, or remove it from the cluster"
+    )
+    assert (None, None) == (removed.problem, update(cluster, 3, supported).problem)
+
+
+def test_a_lost_broker_is_replaced_before_the_first_upgrade(cluster: Cluster) -> None:
+    """Below level 2 no broker can be removed.  An empty directory in its place opens the way, as the refusal says."""
+    cluster.live = frozenset(map(BrokerId, (1, 2)))
+
+    refused = update(cluster, 2, {1: 2, 2: 2})
+    removed = cluster.do(UnregisterBroker(broker_id=BrokerId(3), carrying=()))
+    replaced = cluster.do(admission(voter(4).directory_id, 3, live=(1, 2)))
+
+    assert refused.problem.message.endswith(
+        "replace it by starting Tidemill on an empty directory with the same broker.id"
+    )
+    assert errors.UNSUPPORTED_VERSION == removed.problem.error_code
+    assert (None, None) == (replaced.problem, update(cluster, 2, ALL_NEW).problem)
 
 
 def test_what_a_broker_says_now_counts_and_not_what_is_recorded() -> None:
