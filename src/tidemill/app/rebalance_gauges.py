@@ -17,7 +17,10 @@ def rebalance_gauges(broker: Broker) -> RebalanceGauges:
     plan = broker.rebalance.plan
     if plan is None:
         return RebalanceGauges()
-    counts = Counter(map(_state, broker.image.brokers.values()))
+    # A broker that was admitted and has never registered is none that is missed, unless it has an old one's replicas.
+    carrying = broker.rebalance.broker_views()
+    known = (it for it in broker.image.brokers.values() if it.is_registered or it.broker_id in carrying)
+    counts = Counter(map(_state, known))
     return RebalanceGauges(
         status=plan.status.value,
         moves=broker.rebalance.moves_count,

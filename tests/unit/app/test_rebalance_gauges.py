@@ -8,8 +8,10 @@ from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.maintenance.planned import plan
 from tidemill.app.observed import ObservedBroker
 from tidemill.broker.maintenance import replica_releases
+from tidemill.metadata.admission import AdmitBroker
 from tidemill.metadata.broker_states import SetDrain, SetPresence
-from tidemill.model.broker_id import BrokerId
+from tidemill.metadata.feature_levels import NEWEST
+from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.model.broker_state import Drain, Presence
 
 PREFIXES = ("tidemill_rebalance_", "tidemill_brokers{", "tidemill_replicas_released")
@@ -52,6 +54,23 @@ def test_only_the_controller_shows_the_status_and_the_brokers(world: ClusterWorl
     assert {"active": 1, "silent": 1, "gone": 0, "draining": 1} == states
     assert 1 == sum(count for name, count in shown.items() if name.startswith("tidemill_rebalance_status{"))
     assert [] == [name for name in elsewhere if "{" in name]
+
+
+def test_a_broker_that_never_started_is_not_counted(world: ClusterWorld) -> None:
+    """
+    Its id was given out, and it has not registered: it failed at its start, say.  It is neither active nor missed.  A
+    directory that takes the place of a lost one is, because it carries the replicas of that.
+    """
+    controller = world.controller.broker.broker_id
+    directory = DirectoryId(b"never registered")
+    admission = AdmitBroker(directory_id=directory, broker_id=None, live=frozenset(), level=NEWEST)
+    answers: list[Any] = []
+    world.controller.broker.controller.submit(admission).then(answers.append)
+    world.until(lambda: bool(answers), "the directory is admitted")
+    world.pass_time(2_000)
+
+    assert answers[0].broker_id in world.controller.broker.image.brokers
+    assert 3 == sum(it for name, it in samples(world, controller).items() if name.startswith("tidemill_brokers{"))
 
 
 def test_a_move_is_counted_while_it_is_under_way(world: ClusterWorld) -> None:
