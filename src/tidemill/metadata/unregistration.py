@@ -19,7 +19,8 @@ class UnregisterBroker:
     """Remove a broker and its configuration.  Its data directory can never return to the cluster."""
 
     broker_id: BrokerId
-    carrying: tuple[ShardId, ...]  # shards of which it may be a member in force, as their leaders say
+    carrying: tuple[ShardId, ...]  # shards of which it is a member in force, as their leaders say
+    untold: tuple[ShardId, ...] = ()  # shards of which it may be one: no leader has told their members yet
 
 
 def unregister_broker(context: DecisionContext, command: UnregisterBroker) -> Result[BrokerChanged]:
@@ -47,6 +48,12 @@ def _refusal(context: DecisionContext, command: UnregisterBroker) -> str | None:
     member_of = {it for it in command.carrying if it in shards}
     if member_of:
         return f"it is still a member of {_shards_text(image, member_of)}; wait until their replicas have moved"
+    untold = {it for it in command.untold if it in shards}
+    if untold:
+        return (
+            f"it may be a member of {_shards_text(image, untold)}, whose members no leader has told a new controller "
+            "yet; try again in some seconds, and if a shard has lost its leader for good, delete its topic"
+        )
     return None
 
 

@@ -85,6 +85,23 @@ def test_a_broker_that_the_cluster_needs_is_refused(broker_id: int, carrying: tu
     assert len(made.image.brokers) == 4
 
 
+def test_a_broker_waits_for_shards_whose_members_are_not_known() -> None:
+    """
+    It may be a member of one.  A shard that has lost its majority keeps every broker in the cluster after a change of
+    controller, so the message names the shard, and says how that ends.
+    """
+    made = cluster()
+
+    problem = made.do(UnregisterBroker(broker_id=FOUR, carrying=(), untold=(ShardId(1), ShardId(77)))).problem
+
+    assert problem is not None and problem.error_code == errors.INVALID_REQUEST
+    assert problem.message.endswith(
+        "it may be a member of shard 1 (t, partition 0), whose members no leader has told a new controller yet; try "
+        "again in some seconds, and if a shard has lost its leader for good, delete its topic"
+    )
+    assert made.do(UnregisterBroker(broker_id=FOUR, carrying=(), untold=(ShardId(77),))).problem is None
+
+
 def test_a_broker_with_planned_replicas_is_refused() -> None:
     """Replicas are planned on it even if no leader has made it a member yet."""
     made = cluster()

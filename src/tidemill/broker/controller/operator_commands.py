@@ -155,7 +155,7 @@ class OperatorCommands:
             for it, shard in self._image().shards.items()
             if any(key.broker_id == broker_id for key in shard.replicas)
         }
-        left = len(planned.union(self._host.carrying(broker_id)))
+        left = len(planned.union(self._host.carrying(broker_id), self._host.untold()))
         if not left:
             return f"broker {broker_id} is drained already, and is empty"
         return f"broker {broker_id} is being drained already, and {counted(left, 'shard')} may still be on it"
@@ -270,8 +270,8 @@ class OperatorCommands:
                 "controller does not; drain it with `tidemill cluster drain`, and stop it"
             )
             return _answered(Answer(Problem(errors.INVALID_REQUEST, why)))
-        carrying = self._host.carrying(broker_id)
-        return self._submit(UnregisterBroker(broker_id=broker_id, carrying=carrying))
+        carrying, untold = self._host.carrying(broker_id), self._host.untold()
+        return self._submit(UnregisterBroker(broker_id=broker_id, carrying=carrying, untold=untold))
 
     def _problem(self, broker_id: BrokerId) -> Problem | None:
         """Return why a command about a broker cannot be carried out here; None if it can."""

@@ -7,7 +7,7 @@ A pass runs in slices between other work, and its commands end before the next p
 twice.  Nothing is kept for the next controller: the image says what was planned, and how long a broker has been SILENT.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -34,7 +34,7 @@ from tidemill.rebalance.planner import decide
 from tidemill.rebalance.policy import Policy, policy_of
 from tidemill.rebalance.presence import PresenceDecision, decide_presence
 from tidemill.rebalance.slices import Slices
-from tidemill.rebalance.view import BrokerView, View
+from tidemill.rebalance.view import BrokerView, ShardView, View
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 
 PASS_MS: Final = 1_000
@@ -208,20 +208,26 @@ class RebalanceHost:
 
     def carrying(self, broker_id: BrokerId) -> tuple[ShardId, ...]:
         """
-        Return the shards of which a broker may be a member: also those whose members no leader has told yet.  Of the
-        metadata shard, every broker is a learner until it is removed, so only voters count there.
+        Return the shards of which a broker is a member, as their leaders say.  Of the metadata shard, every broker is a
+        learner until it is removed, so only voters count there.
         """
-        known = {} if self._period is None else self._period.view.newest.shards
         found = []
-        for shard_id in self._image().shards:
-            figures = known.get(shard_id)
+        for shard_id, figures in self._known_shards():
             membership = None if figures is None else figures.membership
             if membership is not None:
                 members = membership.voters if shard_id == METADATA_SHARD else membership.members
-                if all(it.broker_id != broker_id for it in members):
-                    continue
-            found.append(shard_id)
+                if any(it.broker_id == broker_id for it in members):
+                    found.append(shard_id)
         return tuple(found)
+
+    def untold(self) -> tuple[ShardId, ...]:
+        """Return the shards whose members no leader has told yet: any broker may be one of them."""
+        known = self._known_shards()
+        return tuple(shard_id for shard_id, figures in known if figures is None or figures.membership is None)
+
+    def _known_shards(self) -> Iterator[tuple[ShardId, ShardView | None]]:
+        known = {} if self._period is None else self._period.view.newest.shards
+        return ((shard_id, known.get(shard_id)) for shard_id in self._image().shards)
 
     def compute(self, core: "Core") -> Pending[Any]:
         """

@@ -152,7 +152,8 @@ def test_a_repeated_drain_says_how_far_it_is() -> None:
     stuck = world.command(Operation.DRAIN_ALL, 3)
     spare = flights()
     spare.command(Operation.DRAIN_ALL, 4)
-    spare.until(lambda: not spare.controller.broker.rebalance.carrying(spare[4].broker.broker_id), "it is empty")
+    left = spare.controller.broker.rebalance
+    spare.until(lambda: not (left.carrying(spare[4].broker.broker_id) or left.untold()), "it is empty")
 
     empty = spare.command(Operation.DRAIN_ALL, 4)
     not_drained = spare.command(Operation.UNDRAIN, 3)
@@ -430,6 +431,26 @@ def test_an_empty_broker_is_removed_when_it_is_down() -> None:
     assert "it is live" in (live.error_message or "")
     assert (errors.NONE, None) == (answer.error_code, answer.error_message)
     assert 4 not in world.running.broker.image.brokers
+
+
+def test_a_broker_is_not_removed_while_a_shard_has_told_no_members() -> None:
+    """A new controller does not know the members of a shard that lost its only replica before, and says so."""
+    world = flights(on=(3,))
+    world.lose(3)
+    world.lose(4)
+    former = world.controller
+    heir = next(it for it in world.nodes[:2] if it is not former)
+    former.broker.shard_table.shards[METADATA_SHARD].transfer_leadership(heir.broker.identity.voter)
+    world.until(lambda: world.controller is heir, "another controller")
+    world.until(lambda: 4 not in heir.broker.cluster.heard(), "nobody hears broker 4")
+    world.pass_time(FIGURES_MS)
+
+    answer = world.command(Operation.REMOVE, 4)
+
+    assert errors.INVALID_REQUEST == answer.error_code
+    assert (answer.error_message or "").startswith(
+        f"unregistering broker 4 is refused: it may be a member of shard {shard_id(world)} (flights, partition 0)"
+    )
 
 
 def test_a_broker_that_others_hear_is_neither_removed_nor_replaced() -> None:
