@@ -14,11 +14,13 @@ from tests.simulation.cluster import rebalance_scripts as scripts
 from tests.simulation.cluster.directed_run import Script
 from tidemill.broker.controller import operator_commands, rebalance_host
 from tidemill.broker.controller.broker_watch import BrokerWatch
+from tidemill.broker.controller.operator_commands import OperatorCommands
 from tidemill.broker.leadership.drain_leadership import DrainLeadership
 from tidemill.broker.maintenance import membership_reconciler
 from tidemill.metadata import apply
 from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.move_reason import Reason
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.raft.voters import Membership, step_towards
 from tidemill.rebalance import broker_set, draft, pacing, planner, presence, repairs
 from tidemill.rebalance.accounts import Accounts
@@ -96,6 +98,22 @@ def registering_ends_a_drain() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def registering_makes_a_learner_a_voter() -> Iterator[None]:
+    apply_broker = apply._Draft._apply_broker
+
+    def promoting(self: Any, record: Any) -> None:
+        is_registered_again = record.broker_id in self._brokers.current and bool(record.endpoints)
+        apply_broker(self, record)
+        metadata = self._shards.current.get(METADATA_SHARD)
+        voter = self._brokers.current[record.broker_id].voter
+        if is_registered_again and metadata is not None and voter not in metadata.replicas:
+            self._shards.mutable()[METADATA_SHARD] = replace(metadata, replicas=(*metadata.replicas, voter))
+
+    with patch.object(apply._Draft, "_apply_broker", promoting):
+        yield
+
+
 # Replacing.
 
 
@@ -135,6 +153,36 @@ def everything_goes_back() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def gone_brokers_that_are_live_are_replaced() -> Iterator[None]:
+    lost = repairs._lost
+
+    def hasty(it: Draft, shard: Any, voters: Any) -> dict[Any, str]:
+        known = it.brokers.known
+        gone = [key for key in shard.replicas if key.broker_id in known and known[key.broker_id].key == key]
+        gone = [key for key in gone if known[key.broker_id].presence is Presence.GONE]
+        return {key: it.brokers.text_of_silence(key.broker_id) for key in gone} | lost(it, shard, voters)
+
+    with patch.object(repairs, "_lost", hasty):
+        yield
+
+
+@contextmanager
+def copies_without_a_majority_count() -> Iterator[None]:
+    count_under_way = Accounts.count_under_way
+
+    def count(self: Any, shard: Any, figures: Any) -> None:
+        with patch.object(BrokerSet, "majority_problem", lambda self, figures: None):
+            count_under_way(self, shard, figures)
+
+    with patch.object(Accounts, "count_under_way", count):
+        yield
+
+
+def moves_without_a_majority_are_not_named() -> AbstractContextManager[Any]:
+    return patch.object(repairs, "_name_who_must_come_back", lambda *_: None)
+
+
 def _newcomers_are_well(is_well: Callable[[Any], bool]) -> AbstractContextManager[Any]:
     """Let no newcomer get a substitute whose broker `is_well`, given its view."""
     lost = repairs._lost
@@ -171,6 +219,15 @@ def drains_are_not_checked() -> Iterator[None]:
         return ()
 
     with patch.object(operator_commands, "check_drain", unchecked):
+        yield
+
+
+@contextmanager
+def drains_take_no_turns() -> Iterator[None]:
+    def at_once(self: Any, broker_id: Any, drain: Any, *, is_forced: bool = False, is_trial: bool = False) -> Any:
+        return self._drain(broker_id, drain, is_forced=is_forced, is_trial=is_trial)
+
+    with patch.object(OperatorCommands, "drain", at_once):
         yield
 
 
@@ -294,15 +351,20 @@ MUTANTS = (
     HealingMutant(racks_are_no_evidence, scripts.A_RACK_IS_SILENT),
     HealingMutant(drained_brokers_lead, scripts.DRAINING_LEADERS),
     HealingMutant(registering_ends_a_drain, scripts.REGISTERING_AGAIN),
+    HealingMutant(registering_makes_a_learner_a_voter, scripts.REGISTERING_AGAIN),
     HealingMutant(lost_replicas_stay, scripts.LOST_FOR_GOOD),
     HealingMutant(changes_are_not_counted, scripts.LOST_FOR_GOOD),
     HealingMutant(majorities_do_not_matter, scripts.LOST_MAJORITY),
     HealingMutant(nothing_goes_back, scripts.BACK_IN_TIME),
     HealingMutant(everything_goes_back, scripts.BACK_LATE),
+    HealingMutant(gone_brokers_that_are_live_are_replaced, scripts.GONE_AND_LIVE),
+    HealingMutant(copies_without_a_majority_count, scripts.COPY_WITHOUT_A_MAJORITY),
+    HealingMutant(moves_without_a_majority_are_not_named, scripts.COPY_WITHOUT_A_MAJORITY),
     HealingMutant(newcomers_may_be_silent, scripts.NEWCOMER_LOST),
     HealingMutant(newcomers_may_be_drained, scripts.NEWCOMER_DRAINED),
     HealingMutant(newcomers_may_be_full, scripts.NEWCOMER_FULL),
     HealingMutant(drains_are_not_checked, scripts.NO_PLACE),
+    HealingMutant(drains_take_no_turns, scripts.DRAINS_AT_ONCE),
     HealingMutant(drained_brokers_are_not_named, scripts.MAINTENANCE),
     HealingMutant(plans_two_steps_at_once, scripts.TWO_DRAINS),
     HealingMutant(removes_before_it_promotes, scripts.TWO_DRAINS),

@@ -1,9 +1,11 @@
 """Scripts for the rules of `docs/rebalance.md`: each brings about what one rule is for, and checks that it is kept."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from tests.simulation.cluster.directed_run import DISK, GIB, UNBALANCED, DirectedRun, Script
+from tidemill.broker.controller.operator_commands import Answer
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.shard import METADATA_SHARD, ShardId
@@ -164,6 +166,43 @@ def _replaced_and_back(run: DirectedRun) -> tuple[ShardId, list[BrokerMachine], 
     return shard, goal, substitute
 
 
+def gone_and_live(run: DirectedRun) -> None:
+    """A broker is back when one of its three replicas has been replaced, and the others wait for that copy."""
+    lost = next(it for it in run.goal(run.shards[0]) if it is not run.controller)
+    run.is_copying_slow = True
+    run.lose(lost)
+
+    def left() -> list[ShardId]:
+        return [shard for shard in run.shards if lost in run.goal(shard)]
+
+    run.until(lambda: len(left()) == 2, f"{lost.name}, which is dead, is not replaced", 15)
+    (replaced,) = [shard for shard in run.shards if shard not in left()]
+    lost.start()
+    run.until(lambda: run.is_heard(lost), f"{lost.name} is not heard")
+    run.require(run.are(Presence.GONE, lost), f"{lost.name} counts at once")
+    run.is_copying_slow = False
+    run.until(lambda: run.votes(replaced, *run.goal(replaced)), f"shard {replaced} is not copied")
+    run.throughout(lambda: len(left()) == 2, PASSES_S, f"{lost.name} is live, and more of its replicas are replaced")
+
+
+def copy_without_a_majority(run: DirectedRun) -> None:
+    """A shard loses its majority while it is copied, the only copy allowed at a time; and a broker is drained."""
+    first, second = run.shards
+    stays, *lost = sorted(run.goal(first), key=lambda it: it is not run.controller)
+    newcomer, drained, other = sorted(run.away(stays, *lost), key=lambda it: it is not run.controller)
+    run.move(second, stays, drained, other)
+    run.until(lambda: run.votes(second, stays, drained, other), f"shard {second} is not moved")
+    run.is_copying_slow = True
+    run.move(first, stays, lost[0], newcomer)
+    run.until(lambda: run.newcomers(first) == {newcomer}, f"{newcomer.name} is not planned")
+    run.lose(*lost)
+    run.until(lambda: not run.voters(first), f"shard {first} has a leader without a majority")
+    run.drain(drained, Drain.ALL, is_forced=True)
+    run.until(lambda: drained not in run.goal(second), f"{drained.name} waits for a copy that never ends")
+    refusals = [it.sentence for it in run.report().refusals if it.what == f"shard {first}"]
+    run.require(any("must come back" in it for it in refusals), f"nothing says who must come back: {refusals}")
+
+
 def newcomer_lost(run: DirectedRun) -> None:
     """A broker dies while it gets a replica."""
     _spoil_newcomer(run, run.lose)
@@ -222,6 +261,19 @@ def maintenance(run: DirectedRun) -> None:
     run.drain(drained, Drain.NONE)
     run.until(lambda: drained.voter in run.voters(shard), f"{drained.name} is undrained, and takes no replica")
     run.require(not is_asked_for(), f"{drained.name} is undrained, and something asks to undrain it")
+
+
+def drains_at_once(run: DirectedRun) -> None:
+    """Two of four brokers shall be drained at the same time, and each shard has three replicas."""
+    controller, answers = run.controller, list[Answer]()
+    broker, loop = controller.broker, controller.loop
+    assert broker is not None and loop is not None, "the controller runs"
+    for machine in run.away(controller)[:2]:
+        drain = partial(broker.operator_commands.drain, run.id_of(machine), Drain.ALL)
+        loop.after(0, lambda drain=drain: drain().then(answers.append))
+    run.until(lambda: len(answers) == 2, "the controller has not answered")
+    refused = [it for it in answers if it.problem is not None]
+    run.require(len(refused) == 1, f"of two drains, {len(refused)} are refused: {answers}")
 
 
 def two_drains(run: DirectedRun) -> None:
@@ -399,11 +451,16 @@ LOST_FOR_GOOD: Final = Script(act=lost_for_good)
 LOST_MAJORITY: Final = Script(act=lost_majority)
 BACK_IN_TIME: Final = Script(act=back_in_time)
 BACK_LATE: Final = Script(act=back_late)
+GONE_AND_LIVE: Final = Script(act=gone_and_live, shards=3, settings={**STEADY, **ONE_COPY})
+COPY_WITHOUT_A_MAJORITY: Final = Script(
+    act=copy_without_a_majority, brokers=6, shards=2, settings={**NEVER_GONE, **ONE_COPY}
+)
 NEWCOMER_LOST: Final = Script(act=newcomer_lost, settings=NEVER_GONE)
 NEWCOMER_DRAINED: Final = Script(act=newcomer_drained)
 NEWCOMER_FULL: Final = Script(act=newcomer_full)
 NO_PLACE: Final = Script(act=no_place, brokers=3)
 MAINTENANCE: Final = Script(act=maintenance, brokers=4)
+DRAINS_AT_ONCE: Final = Script(act=drains_at_once, brokers=4)
 TWO_DRAINS: Final = Script(act=two_drains)
 DRAINING_FIVE: Final = Script(act=draining_five)
 ANOTHER_REPLICA_IS_AWAY: Final = Script(act=another_replica_is_away, settings=NEVER_GONE)
@@ -429,11 +486,14 @@ SCRIPTS: Final = (
     LOST_MAJORITY,
     BACK_IN_TIME,
     BACK_LATE,
+    GONE_AND_LIVE,
+    COPY_WITHOUT_A_MAJORITY,
     NEWCOMER_LOST,
     NEWCOMER_DRAINED,
     NEWCOMER_FULL,
     NO_PLACE,
     MAINTENANCE,
+    DRAINS_AT_ONCE,
     TWO_DRAINS,
     DRAINING_FIVE,
     ANOTHER_REPLICA_IS_AWAY,
