@@ -11,16 +11,19 @@ If many brokers are silent at once, none becomes GONE by itself: a switch or a p
 and copying everything to the rest would fill it up.  An operator decides (`cluster replace`).
 """
 
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.broker_state import Presence
-from tidemill.rebalance.broker_set import silence_text
+from tidemill.rebalance.broker_set import BrokerSet, silence_text
 from tidemill.rebalance.policy import Policy
 from tidemill.rebalance.sentences import brokers_text, duration
 from tidemill.rebalance.shard_index import ShardIndex
 from tidemill.rebalance.view import BrokerView, View
+
+LOOKED_AT_MAX: Final = 100  # replicas of a broker that is GONE, so that this is short; with more, it counts as lost
 
 
 class PresenceChange(NamedTuple):
@@ -58,8 +61,10 @@ def stall(image: ClusterImage, view: View, policy: Policy, index: ShardIndex) ->
     """Return why brokers that are due to be GONE stay SILENT; None if none is due, or none is held back."""
     known = {broker_id: broker for broker_id, broker in sorted(view.brokers.items()) if broker_id in image.brokers}
     due = [broker_id for broker_id, broker in known.items() if _is_due(broker, policy)]
-    lost = [broker_id for broker_id, broker in known.items() if _is_lost(broker_id, broker, index)]
-    if not due or len(lost) < 2:
+    if not due:
+        return None
+    lost = [broker_id for broker_id, broker in known.items() if _is_lost(broker_id, broker, image, view, index)]
+    if len(lost) < 2:
         return None
     racks = {known[broker_id].rack for broker_id in lost} - {None}
     silent_racks = sorted(
@@ -95,7 +100,21 @@ def _is_due(broker: BrokerView, policy: Policy) -> bool:
     return broker.presence is Presence.SILENT and _is_silent(broker) and is_late
 
 
-def _is_lost(broker_id: BrokerId, broker: BrokerView, index: ShardIndex) -> bool:
-    """Return whether a broker is away with data: one whose replicas have all been replaced no longer counts."""
-    is_away = broker.presence is Presence.SILENT or (broker.presence is Presence.GONE and index.carried(broker_id))
-    return bool(is_away) and _is_silent(broker)
+def _is_lost(broker_id: BrokerId, broker: BrokerView, image: ClusterImage, view: View, index: ShardIndex) -> bool:
+    """
+    Return whether a broker is away with data that is to be copied.  One whose replicas have all been replaced no longer
+    counts, nor one that has only replicas of shards without a majority, which stay until it is back.
+    """
+    if not _is_silent(broker) or broker.presence is Presence.ACTIVE:
+        return False
+    return broker.presence is Presence.SILENT or _has_replaceable(broker_id, image, view, index)
+
+
+def _has_replaceable(broker_id: BrokerId, image: ClusterImage, view: View, index: ShardIndex) -> bool:
+    """Return whether a replica of a broker that is GONE may still be replaced, as far as some of them show."""
+    carried, brokers = index.carried(broker_id), BrokerSet(image, view)
+    for shard_id in islice(carried, LOOKED_AT_MAX):
+        figures = view.shards.get(shard_id)
+        if figures is None or figures.membership is None or brokers.majority_problem(figures) is None:
+            return True
+    return len(carried) > LOOKED_AT_MAX

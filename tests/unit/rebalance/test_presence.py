@@ -6,7 +6,7 @@ from tests.unit.rebalance.modelled_cluster import ModelledCluster
 from tidemill.model.broker_state import Presence
 from tidemill.rebalance.plan import Status
 from tidemill.rebalance.policy import Policy
-from tidemill.rebalance.presence import PresenceDecision, decide_presence
+from tidemill.rebalance.presence import LOOKED_AT_MAX, PresenceDecision, decide_presence
 
 
 def presence(cluster: ModelledCluster) -> PresenceDecision:
@@ -121,6 +121,38 @@ def test_a_broker_whose_replicas_were_all_replaced_counts_no_more() -> None:
 
     cluster.add(5, 2, 1)
     cluster.decide()
+    assert [] == changes(cluster)
+
+
+@pytest.mark.parametrize("racks", [[None] * 5, ["a", "a", "b", "b", "b"]])
+def test_a_broker_with_nothing_that_can_be_replaced_counts_no_more(racks: list[str | None]) -> None:
+    """
+    The only replica of a topic waits for its broker for ever.  That must not keep the next one from being replaced;
+    a copy that can be made or goes on is another matter.
+    """
+    cluster = ModelledCluster(racks)
+    cluster.add(1)
+    cluster.add(2, 3, 4)
+    cluster.lose(1, Presence.GONE, 900_000)
+    cluster.lose(2, Presence.SILENT, 300_000)
+    cluster.decide()
+
+    assert [(2, Presence.GONE)] == changes(cluster)
+    assert Status.STALLED is not cluster.decide().status
+    cluster.add(1, 3, 4)
+    cluster.decide()
+    assert [] == changes(cluster)
+
+
+def test_a_broker_with_very_many_replicas_counts_whatever_they_are() -> None:
+    """The planner looks at some of them only, once a second."""
+    cluster = ModelledCluster([None] * 5)
+    for _ in range(LOOKED_AT_MAX + 1):
+        cluster.add(1)
+    cluster.lose(1, Presence.GONE, 900_000)
+    cluster.lose(2, Presence.SILENT, 300_000)
+    cluster.decide()
+
     assert [] == changes(cluster)
 
 
