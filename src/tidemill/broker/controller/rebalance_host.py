@@ -249,6 +249,17 @@ class RebalanceHost:
             )
         )
 
+    def look_again(self) -> Pending[OutcomeUnknown | None]:
+        """
+        Bring the view up to date, for a report: a shard that was moved since the last pass would not be among the moves
+        under way, and a command that waits for it would take it for arrived.
+        """
+
+        def nothing(*_: Any) -> Slices[None]:
+            yield
+
+        return self.compute(nothing)
+
     def _computed(self, period: _Period, core: "Core") -> Slices[Any]:
         image, now_ms = self._image(), self._clock.monotonic_ms()
         view = yield from period.view.refresh(image, self.policy, now_ms)

@@ -24,19 +24,17 @@ BEGINNING: Final = "the controller is new, and has not looked at all brokers yet
 
 def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     host = context.broker.rebalance
-    if not request.is_trial:
-        if host.is_beginning:  # without brokers and moves, a report would say that nothing is left to wait for
-            return Response(error_code=errors.NOT_CONTROLLER, error_message=BEGINNING)
-        return _response(host.report())
+    if not request.is_trial and host.is_beginning:  # without brokers and moves, nothing would be left to wait for
+        return Response(error_code=errors.NOT_CONTROLLER, error_message=BEGINNING)
     pending: Pending[Response] = Pending()
 
-    def planned(plan: Plan | OutcomeUnknown) -> None:
+    def computed(plan: Plan | OutcomeUnknown | None) -> None:
         if plan is OUTCOME_UNKNOWN:
             pending.complete(refused(request, errors.NOT_CONTROLLER))
         else:
             pending.complete(_response(host.report(plan)))
 
-    host.plan_anew().then(planned, pending.fail)
+    (host.plan_anew() if request.is_trial else host.look_again()).then(computed, pending.fail)
     return pending
 
 

@@ -58,6 +58,28 @@ def test_a_new_controller_reports_how_many_replicas_it_knows_nothing_of() -> Non
     assert all(it.untold == it.replicas == it.not_in_sync > 0 for it in brokers)
 
 
+def test_a_move_is_reported_as_soon_as_it_is_planned() -> None:
+    """
+    The planner looks once a second.  A report of what it saw then would lack the move, and `cluster move --wait` would
+    end at once.
+    """
+    world = ClusterWorld(brokers=4)
+    world.create("flights")
+    world.pass_time(15_000)
+    host, node = world.controller.broker.rebalance, world.controller
+    seen_ms = host.report().planned_at_ms
+    world.until(lambda: host.report().planned_at_ms != seen_ms, "a pass has just ended")
+    passed_ms = host.report().planned_at_ms
+    world.hold(to=(4,))
+
+    move = cluster_operation.Request(operation=Operation.MOVE, shard_id=1, brokers=[1, 2, 4])
+    moved, report = asked(node, move), asked(node)
+
+    assert errors.NONE == moved.error_code
+    assert [(1, [1, 2, 4])] == [(it.shard_id, [*it.replicas]) for it in report.moves]
+    assert passed_ms == report.planned_at_ms
+
+
 @pytest.mark.parametrize("request_", [Request(), cluster_operation.Request(operation=Operation.MAY_STOP, broker_id=1)])
 def test_an_older_controller_is_named_and_not_asked(request_: Any) -> None:
     """To try again does not help, and an operator who upgrades brokers one by one looks at them meanwhile."""
