@@ -93,12 +93,12 @@ def _led(cluster: ClusterHttp, broker_id: int) -> Iterator[dict[str, Any]]:
 
 def replicas_left(cluster: ClusterHttp, broker_id: int) -> str | None:
     """Return what a broker still carries, planned or in force."""
-    found = cluster.get("/v1/moves")
-    leaving = [row for row in found["moves"] if broker_id in row["voters"] and broker_id not in row["replicas"]]
     report = cluster.get("/v1/rebalance")
+    found = cluster.get("/v1/moves")  # afterwards, so that a replica planned elsewhere meanwhile is in one of them
+    leaving = [row for row in found["moves"] if broker_id in row["voters"] and broker_id not in row["replicas"]]
     row = next((row for row in report["brokers"] if row["broker_id"] == broker_id), None)
     if row is None or not (row["replicas"] or leaving):
-        return untold_text(found)
+        return _unlisted_text(found) or untold_text(found)
     to_copy = size_text(sum(it["remaining"] for it in leaving))
     off = f"; re-placement is off: {report['why']}" if report["status"] == "off" else ""
     return f"{counted(row['replicas'] + len(leaving), 'shard')} left, {len(leaving)} under way, {to_copy} to copy{off}"
@@ -108,7 +108,9 @@ def move_left(cluster: ClusterHttp, shard_id: int) -> str | None:
     """Return how much of a shard has to be copied still."""
     found = cluster.get("/v1/moves")
     row = next((row for row in found["moves"] if row["shard_id"] == shard_id), None)
-    return untold_text(found) if row is None else f"voters {row['voters']}, {size_text(row['remaining'])} to copy"
+    if row is None:
+        return _unlisted_text(found) or untold_text(found)
+    return f"voters {row['voters']}, {size_text(row['remaining'])} to copy"
 
 
 def sync_left(cluster: ClusterHttp, broker_id: int) -> str | None:
@@ -148,6 +150,12 @@ def majority_left(cluster: ClusterHttp, broker_id: int) -> str | None:
 def _several(sentences: list[str]) -> str:
     more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
     return "; ".join(sentences[:3]) + more
+
+
+def _unlisted_text(found: dict[str, Any]) -> str | None:
+    """Return how many shards are under way that `/v1/moves` does not list, because there are very many."""
+    more = found["count"] - len(found["moves"])
+    return f"{counted(more, 'shard')} more under way than are listed" if more else None
 
 
 def untold_text(found: dict[str, Any]) -> str | None:

@@ -70,7 +70,7 @@ def test_a_broker_that_was_not_drained_is_not_said_to_be_undrained(
         ),
         (
             lambda: move(4, to="1,2", wait="1ms", http=HTTP),
-            {"moves": [{"shard_id": 4, "voters": [1, 3], "remaining": 512}], "untold": 0},
+            {"moves": [{"shard_id": 4, "voters": [1, 3], "remaining": 512}], "count": 1, "untold": 0},
             "shard 4 has not arrived after 1ms: voters [1, 3], 512 B to copy.  The move goes on without this command; "
             "wait again with `tidemill cluster move 4 --to 1,2 --wait 1ms --http 127.0.0.1:1`",
         ),
