@@ -6,7 +6,7 @@ the one that carries the fewest replicas is chosen.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from tidemill.model.broker_id import BrokerId, ReplicaKey
@@ -23,6 +23,7 @@ class Choice(NamedTuple):
     chosen: ReplicaKey | None
     looked_at: int = 0
     full: int = 0  # their disks would be fuller than the limit, or are unknown
+    unmeasured: int = 0  # the part of `full` whose disks are unknown
     busy: int = 0  # they receive as many copies as the limit allows
 
 
@@ -58,7 +59,7 @@ class Targets:
         taken = {replica.broker_id for replica in staying}.union(without)
         on_rack = self.rack_counts(staying)
         best: tuple[int, int, int, BrokerId] | None = None
-        looked_at = full = busy = 0
+        looked_at = full = unmeasured = busy = 0
         for rack, loads in self._by_rack.items():
             level = on_rack[rack]
             if on_rack_max is not None and level > on_rack_max:
@@ -70,15 +71,17 @@ class Targets:
                 broker_id = load[2]
                 if broker_id in taken:
                     continue
-                if not self._accounts.has_room(broker_id, self._brokers.targets[broker_id], size):
+                broker = self._brokers.targets[broker_id]
+                if not self._accounts.has_room(broker_id, broker, size):
                     full += 1
+                    unmeasured += None in (broker.disk_used, broker.disk_total)
                 elif is_limited and self._accounts.incoming[broker_id] >= self._policy.broker_moves_max:
                     busy += 1
                 else:
                     best = (level, *load)
                     break
         chosen = None if best is None else self._brokers.targets[best[3]].key
-        return Choice(chosen, looked_at, full, busy)
+        return Choice(chosen, looked_at, full, unmeasured, busy)
 
     def problem(self, choice: Choice, replicas: Collection[ReplicaKey], size: int) -> str:
         """
@@ -86,10 +89,7 @@ class Targets:
         undrained them.
         """
         if choice.full:
-            limit = self._policy.disk_percent_max
-            disks = "the disk of " if choice.full == 1 else "the disk of each of "
-            disks += counted(choice.full, "broker")
-            return f"with its {size_text(size)}, {disks} would be more than {limit} % full"
+            return "; ".join(self._disk_problems(choice.full - choice.unmeasured, choice.unmeasured, size))
         count = len(replicas)
         needed = "1 replica needs a broker" if count == 1 else f"{count} replicas need as many brokers"
         sentence = f"its {needed}, and {counted(len(self._brokers.targets), 'broker')} can take replicas"
@@ -98,6 +98,15 @@ class Targets:
             one = "it" if len(kept_out) == 1 else "one"
             sentence += f"; {brokers_text(kept_out)} {is_or_are(len(kept_out))} drained: undrain {one}, or add a broker"
         return sentence
+
+    def _disk_problems(self, full: int, unmeasured: int, size: int) -> Iterator[str]:
+        if full:
+            disks = "the disk of " if full == 1 else "the disk of each of "
+            disks += counted(full, "broker")
+            yield f"with its {size_text(size)}, {disks} would be more than {self._policy.disk_percent_max} % full"
+        if unmeasured:
+            whose = "1 broker has not told yet how full its disk is"
+            yield whose if unmeasured == 1 else f"{unmeasured} brokers have not told yet how full their disks are"
 
     def withdraw(self, broker_id: BrokerId) -> None:
         """Take a broker out of the order before its accounts change."""

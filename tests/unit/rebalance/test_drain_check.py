@@ -50,6 +50,23 @@ def test_disks_are_filled_on_paper_by_all_shards_together() -> None:
     assert "with its 10.0 GiB, the disk of 1 broker would be more than 80 % full" in found[0].sentence
 
 
+def test_a_disk_that_nothing_is_known_of_is_not_called_full() -> None:
+    """A broker that has just started reports its disk some seconds later; an operator has to wait, not to add space."""
+    cluster = ModelledCluster([None] * 5)
+    cluster.add(1, 2, 3)
+    cluster.set(4, disk_total=None)
+    cluster.other_bytes[5] = 90 * GIB
+
+    (mixed,) = checked(cluster, 1)
+    cluster.set(5, disk_total=None)
+    (unknown,) = checked(cluster, 1)
+
+    assert mixed.sentence.endswith(
+        "the disk of 1 broker would be more than 80 % full; 1 broker has not told yet how full its disk is"
+    )
+    assert unknown.sentence == "shard 1 has no place: 2 brokers have not told yet how full their disks are"
+
+
 def test_copies_under_way_fill_disks_too() -> None:
     """What is on its way to a disk will be there when the drain comes to it."""
     cluster = ModelledCluster([None] * 4)
