@@ -43,7 +43,8 @@ def _refusal(context: DecisionContext, command: UnregisterBroker) -> str | None:
     planned = {it for it, shard in shards.items() if any(key.broker_id == broker_id for key in shard.replicas)}
     if planned:
         is_gone = image.brokers[broker_id].presence is Presence.GONE
-        fix = "wait until they are placed elsewhere" if is_gone else "drain it with `tidemill cluster drain`"
+        moving = "wait until they are placed elsewhere; `tidemill cluster rebalance` names those that cannot be"
+        fix = moving if is_gone else "drain it with `tidemill cluster drain`"
         return f"replicas of {_shards_text(image, planned)} are planned on it; {fix}"
     member_of = {it for it in command.carrying if it in shards}
     if member_of:

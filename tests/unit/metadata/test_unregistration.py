@@ -157,7 +157,7 @@ def test_unregistering_needs_feature_level_2() -> None:
 
 
 def test_a_broker_that_is_gone_is_not_to_be_drained() -> None:
-    """Its replicas are placed elsewhere without that."""
+    """Its replicas are placed elsewhere without that, and the planner says of which that is impossible."""
     made = cluster()
     made.do(PlanMoves(moves=(Move(shard_id=ShardId(1), brokers=(FOUR,), reason=Reason.USER),)))
     for presence in (Presence.SILENT, Presence.GONE):
@@ -166,4 +166,7 @@ def test_a_broker_that_is_gone_is_not_to_be_drained() -> None:
     problem = unregister(made)
 
     assert problem is not None
-    assert problem[1].endswith("are planned on it; wait until they are placed elsewhere")
+    assert problem[1].endswith(
+        "are planned on it; wait until they are placed elsewhere; `tidemill cluster rebalance` names those that cannot "
+        "be"
+    )
