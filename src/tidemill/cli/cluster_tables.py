@@ -61,7 +61,7 @@ def state_of(row: Row) -> str:
         is_ready=row["is_ready"],
         silent_ms=row["silent_ms"],
         live_ms=row["live_ms"],
-        replicas=row["replicas"],
+        replicas=row["replicas"] + row["leaving"],
     )
 
 

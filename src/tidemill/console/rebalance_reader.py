@@ -97,7 +97,7 @@ def _words(broker: cluster_report.Response.Broker) -> str:
         is_ready=broker.is_ready,
         silent_ms=broker.silent_ms,
         live_ms=broker.live_ms,
-        replicas=broker.replicas,
+        replicas=broker.replicas + broker.leaving,
     )
 
 
@@ -117,6 +117,6 @@ def state_of(row: BrokerRow, rebalance: Rebalance) -> BrokerState:
         is_ready=True,
         silent_ms=row.silent_ms,
         live_ms=None,
-        replicas=row.carried,
+        replicas=max(row.carried, 1),  # only the controller knows whether it has a vote with what is planned elsewhere
     )
     return BrokerState(row.is_up, words)

@@ -35,6 +35,7 @@ class Response(Message):
         bytes: int = field(INT64)  # of its planned replicas, as far as their sizes are known
         not_in_sync: int = field(INT32)  # planned replicas that lack what is committed, and those in `untold`
         untold: int = field(INT32, tag=0, default=0)  # planned replicas of which no leader has told the controller yet
+        leaving: int = field(INT32, tag=1, default=0)  # replicas planned elsewhere, of which it may still have the vote
 
     class Move(Message):
         """A shard whose voters are on their way to the planned replicas."""

@@ -20,6 +20,7 @@ def broker_state(
     Return whether a broker is there, for how long it has not been, and what is drained of it: "down 40s", "gone, back",
     "active, draining all".
 
+    `replicas` counts those that are planned for it, and those that are planned elsewhere and are not copied yet.
     `presence` and `drain` are their names in small letters.  `is_live` says whether the broker that tells the state
     hears it, and `is_heard` whether any live broker does.  Without a duration, only the state is shown.
     """

@@ -26,6 +26,7 @@ def broker(**changes: Any) -> dict[str, Any]:
         "bytes": 3 << 20,
         "not_in_sync": 1,
         "untold": 0,
+        "leaving": 0,
     }
     return row | changes
 
@@ -43,6 +44,7 @@ def broker(**changes: Any) -> dict[str, Any]:
         ({"is_ready": False, "drain": "leaders"}, "active, draining leaders"),
         ({"drain": "all"}, "active, draining all"),
         ({"drain": "all", "replicas": 0}, "active, empty"),
+        ({"drain": "all", "replicas": 0, "leaving": 1}, "active, draining all"),
         ({"drain": "leaders", "replicas": 0}, "active, draining leaders"),
     ],
 )

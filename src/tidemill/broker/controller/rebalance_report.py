@@ -1,5 +1,6 @@
 """RebalanceReport: what operators see of re-placement: the last plan, recent steps, and what is under way."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -37,6 +38,7 @@ class ReportedBroker(NamedTuple):
     size: int  # bytes of its planned replicas, as far as their sizes are known
     not_in_sync: int  # planned replicas that lack what is committed, or of which no leader has told yet
     untold: int  # planned replicas of which no leader has told this controller yet
+    leaving: int  # replicas that are planned elsewhere, of which it may still have the vote
 
 
 class MoveUnderWay(NamedTuple):
@@ -65,6 +67,7 @@ class RebalanceReport:
 
 
 def reported_brokers(image: ClusterImage, view: View, index: ShardIndex) -> dict[BrokerId, ReportedBroker]:
+    leaving = _leaving(image, view, index)
     return {
         broker_id: ReportedBroker(
             view=broker,
@@ -73,10 +76,26 @@ def reported_brokers(image: ClusterImage, view: View, index: ShardIndex) -> dict
             size=index.planned_bytes[broker_id],
             not_in_sync=index.not_in_sync[broker_id],
             untold=index.unknown[broker_id],
+            leaving=leaving[broker_id],
         )
         for broker_id, broker in view.brokers.items()
         if broker_id in image.brokers  # it may have been removed since the last pass
     }
+
+
+def _leaving(image: ClusterImage, view: View, index: ShardIndex) -> Counter[BrokerId]:
+    """
+    Return how many replicas each broker may have a vote with that are planned elsewhere: it is not empty before they
+    are copied.  As long as no leader has told the voters of a shard, those before its last move may be the voters.
+    """
+    leaving: Counter[BrokerId] = Counter()
+    for shard_id in index.under_way | index.untold:
+        shard, figures = image.shards.get(shard_id), view.shards.get(shard_id)
+        if shard is not None:
+            told = None if figures is None or figures.membership is None else figures.membership.voters
+            planned = {replica.broker_id for replica in shard.replicas}
+            leaving.update({it.broker_id for it in (told or shard.previous)} - planned)
+    return leaving
 
 
 def moves_under_way(image: ClusterImage, view: View, index: ShardIndex) -> tuple[MoveUnderWay, ...]:

@@ -91,6 +91,7 @@ def _broker(broker_id: BrokerId, reported: ReportedBroker) -> Response.Broker:
         bytes=reported.size,
         not_in_sync=reported.not_in_sync,
         untold=reported.untold,
+        leaving=reported.leaving,
     )
 
 

@@ -43,6 +43,9 @@ class BrokerState(msgspec.Struct, frozen=True):
         int, Meta(description="Planned replicas that lack what is committed; it counts those in `untold`.")
     ]
     untold: Annotated[int, Meta(description="Planned replicas of which no leader has told the controller yet.")]
+    leaving: Annotated[
+        int, Meta(description="Replicas planned elsewhere, with which it may still vote: they are not copied yet.")
+    ]
 
 
 class Moving(msgspec.Struct, frozen=True):
@@ -156,6 +159,7 @@ def _broker(it: Any) -> BrokerState:
         bytes=it.bytes,
         not_in_sync=it.not_in_sync,
         untold=it.untold,
+        leaving=it.leaving,
     )
 
 

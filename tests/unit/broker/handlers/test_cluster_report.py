@@ -80,6 +80,32 @@ def test_a_move_is_reported_as_soon_as_it_is_planned() -> None:
     assert passed_ms == report.planned_at_ms
 
 
+def test_a_broker_is_not_empty_before_its_replicas_are_copied() -> None:
+    """
+    Nothing is planned on it any more, but it still votes, and may have the only copy.  A new controller, which no
+    leader has told the voters, must not say anything else.
+    """
+    world = ClusterWorld(brokers=4)
+    world.create("flights", brokers=(3,))
+    world.pass_time(15_000)
+    world.hold(to=(4,))
+
+    asked(world.controller, cluster_operation.Request(operation=Operation.MOVE, shard_id=1, brokers=[4]))
+    told = asked(world.controller).brokers[2]
+    with patch.object(LoadReporter, "_send"):
+        first = world.controller
+        to = next(node for node in world.nodes[:2] if node is not first)
+        assert [] == first.broker.leadership_transfers.here([(METADATA_SHARD, to.broker.broker_id)])
+        world.until(lambda: to.broker.controller.leads, "there is another controller")
+        world.pass_time(1_500)
+        untold = asked(to).brokers[2]
+    world.hold()
+    world.until(lambda: not asked(to).brokers[2].leaving, "it is copied")
+
+    planned_on_all = 1  # the metadata shard has three voters: 1, 2 and 3
+    assert [(planned_on_all, 1)] * 2 == [(it.replicas, it.leaving) for it in (told, untold)]
+
+
 @pytest.mark.parametrize("request_", [Request(), cluster_operation.Request(operation=Operation.MAY_STOP, broker_id=1)])
 def test_an_older_controller_is_named_and_not_asked(request_: Any) -> None:
     """To try again does not help, and an operator who upgrades brokers one by one looks at them meanwhile."""
