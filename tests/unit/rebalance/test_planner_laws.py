@@ -61,9 +61,9 @@ class LawfulCluster(ModelledCluster):
         for number, replicas in goals.items():
             shard = self.shards[number]
             newcomers = [replica for replica in replicas if replica not in shard.voters]
-            incoming.update(ids(newcomers))
-            if newcomers:
-                outgoing[shard.leader or 0] += 1
+            if newcomers and shard.leader is not None:  # nothing is copied without a majority
+                incoming.update(ids(newcomers))
+                outgoing[shard.leader] += 1
         for step in plan.steps:
             shard = self.shards[step.shard_id]
             new = [r for r in step.replicas if r not in shard.replicas and r not in shard.voters]
