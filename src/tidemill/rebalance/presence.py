@@ -114,7 +114,11 @@ def _has_replaceable(broker_id: BrokerId, image: ClusterImage, view: View, index
     """Return whether a replica of a broker that is GONE may still be replaced, as far as some of them show."""
     carried, brokers = index.carried(broker_id), BrokerSet(image, view)
     for shard_id in islice(carried, LOOKED_AT_MAX):
-        figures = view.shards.get(shard_id)
-        if figures is None or figures.membership is None or brokers.majority_problem(figures) is None:
+        shard, figures = image.shards.get(shard_id), view.shards.get(shard_id)
+        if figures is not None and figures.membership is not None:
+            problem = brokers.majority_problem(figures)
+        else:
+            problem = None if shard is None else brokers.planned_majority_problem(shard)
+        if problem is None:
             return True
     return len(carried) > LOOKED_AT_MAX

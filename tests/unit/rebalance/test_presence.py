@@ -124,14 +124,17 @@ def test_a_broker_whose_replicas_were_all_replaced_counts_no_more() -> None:
     assert [] == changes(cluster)
 
 
+@pytest.mark.parametrize("is_told", [True, False])
 @pytest.mark.parametrize("racks", [[None] * 5, ["a", "a", "b", "b", "b"]])
-def test_a_broker_with_nothing_that_can_be_replaced_counts_no_more(racks: list[str | None]) -> None:
+def test_a_broker_with_nothing_that_can_be_replaced_counts_no_more(racks: list[str | None], is_told: bool) -> None:
     """
-    The only replica of a topic waits for its broker for ever.  That must not keep the next one from being replaced;
-    a copy that can be made or goes on is another matter.
+    The only replica of a topic waits for its broker for ever.  That must not keep the next one from being replaced; a
+    copy that can be made or goes on is another matter.  To a new controller, no leader tells the members of that shard.
     """
     cluster = ModelledCluster(racks)
-    cluster.add(1)
+    lost = cluster.add(1)
+    if not is_told:
+        cluster.forget(lost)
     cluster.add(2, 3, 4)
     cluster.lose(1, Presence.GONE, 900_000)
     cluster.lose(2, Presence.SILENT, 300_000)
@@ -139,7 +142,9 @@ def test_a_broker_with_nothing_that_can_be_replaced_counts_no_more(racks: list[s
 
     assert [(2, Presence.GONE)] == changes(cluster)
     assert Status.STALLED is not cluster.decide().status
-    cluster.add(1, 3, 4)
+    found = cluster.add(1, 3, 4)
+    if not is_told:
+        cluster.forget(found)
     cluster.decide()
     assert [] == changes(cluster)
 
