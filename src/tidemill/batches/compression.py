@@ -136,6 +136,8 @@ class _Parts:
             self.whole = part
         else:
             if isinstance(self.whole, bytes):
+                self.whole = bytearray(self.whole)
+            elif len(self.whole) <= _LARGE_BYTES // 2 < len(self.whole) + len(part):
                 # An array that grows out of a heap leaves holes of twice its size there.  A block that was large stays
                 # outside of the heap, however small it becomes.
                 first, self.whole = self.whole, bytearray(_LARGE_BYTES)

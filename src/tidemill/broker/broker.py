@@ -239,7 +239,7 @@ class Broker:
         self._wrong_port = WrongPortEvents(machine.events, machine.clock)
         self._damages = RateLimitedEvents(machine.clock)
         self._is_tick_scheduled = False  # whether an extra tick of the shards is scheduled; see `tick_shards`
-        self.is_ready = False
+        self.is_ready: bool = False
         self.is_live = True
 
     @property

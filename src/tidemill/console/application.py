@@ -9,6 +9,7 @@ from math import isnan
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from anyio import CapacityLimiter, to_thread
 from anyio.to_thread import current_default_thread_limiter
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -44,12 +45,13 @@ PAGES: Final[dict[str, Page]] = {
     "/shards": broker_pages.shards,
     "/topics": topic_pages.topics,
     "/topics/{topic}": topic_pages.topic,
-    "/topics/{topic}/{partition:int}": record_page.records,
     "/queues": queue_pages.queues,
     "/queue": queue_pages.queue,  # with the parameters `group` and `topic`
     "/groups": group_pages.groups,
     "/group": group_pages.group,  # with the parameter `id`: an id may contain any characters, even "/" and ".."
 }
+
+RECORDS_PATH: Final = "/topics/{topic}/{partition:int}"
 
 
 class Console:
@@ -72,6 +74,7 @@ class Console:
         self._application = Starlette(
             routes=[
                 *(Route(path, site.endpoint(page)) for path, page in PAGES.items()),
+                Route(RECORDS_PATH, _in_turn(site.endpoint(record_page.records))),
                 Route("/groups/{group:path}", group),  # for users who expect an address like that of a topic
                 Route("/charts.json", charts),
                 Mount("/static", StaticFiles(packages=[("tidemill.console", "static")])),
@@ -93,6 +96,19 @@ class Console:
 
         current_default_thread_limiter().total_tokens = THREADS_MAX
         await self._application(scope, receive, send_with_headers)
+
+
+def _in_turn(page: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+    """
+    Return an endpoint that renders one page at a time: it may have megabytes of text, which take several times their
+    size while they become HTML, and as much of the heap of each thread that has ever done so.
+    """
+    turn = CapacityLimiter(1)
+
+    async def answer(request: Request) -> Response:
+        return await to_thread.run_sync(page, request, limiter=turn)
+
+    return answer
 
 
 def _or_none(number: float) -> float | None:

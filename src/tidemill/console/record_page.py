@@ -38,19 +38,23 @@ def records(visit: Visit) -> HTMLResponse:
                 page = read_page(reader.settings, partition, start, min(start + limit, known.end), shown_as)
             except (ClientError, ValueError) as error:
                 problems = (*problems, f"The records cannot be read: {error}")
-    return visit.render(
-        "records.html",
-        topic=topic,
-        row=row,
-        offsets=known,
-        page=page,
-        start=start,
-        limit=limit,
-        limits=LIMITS,
-        format=format_,
-        formats=FORMATS,
-        problems=problems,
-    )
+    try:
+        return visit.render(
+            "records.html",
+            topic=topic,
+            row=row,
+            offsets=known,
+            page=page,
+            start=start,
+            limit=limit,
+            limits=LIMITS,
+            format=format_,
+            formats=FORMATS,
+            problems=problems,
+        )
+    finally:
+        if page is not None:
+            page.rows.clear()  # a template's macros are a cycle, which would keep the page until it is collected
 
 
 def _start(visit: Visit, offsets: Offsets, limit: int) -> int:

@@ -59,7 +59,7 @@ class RecordRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPage:
-    rows: Sequence[RecordRow]  # in ascending order of offsets
+    rows: list[RecordRow]  # in ascending order of offsets
     next_offset: int  # the first offset that was not read
     is_cut: bool  # whether BYTES_READ_MAX or SHOWN_PAGE_CHARACTERS_MAX ended the page
 

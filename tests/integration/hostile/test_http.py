@@ -348,11 +348,11 @@ def test_pages_that_are_not_read_are_bounded(
             client.sendall(get(path or f"/topics/{topic}/0"))
         statuses = Counter(statuses_of(clients, 30))
         grown = attacker.peak() - before
-        print("PAGES", path, statuses, grown / MIB)
     attacker.wait_until_alone()
 
     assert {200, 503} >= {*statuses}
     assert grown < GROWN_MAX
+    assert 204 == attacker.status(get(f"/v1/topics/{topic}", method=b"DELETE"))
 
 
 @pytest.mark.parametrize("kind", [b"json", b"x-ndjson"])
@@ -369,11 +369,11 @@ def test_crowds_of_empty_records_are_bounded(
             _send(client, request)
         assert_others_are_served(broker, attacker, broker.topic())
         statuses = Counter(statuses_of(clients, 40))
-        print("CROWD", kind, statuses)
     attacker.wait_until_alone()
 
     assert {200, 503} >= {*statuses}
     assert 200 == attacker.status(request)
+    assert 204 == attacker.status(get(f"/v1/topics/{topic}", method=b"DELETE"))
 
 
 @pytest.mark.parametrize("end", [b"", "😀".encode()])

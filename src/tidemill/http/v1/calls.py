@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -59,6 +59,7 @@ class Call:
     request: Request
 
 
+T = TypeVar("T")
 Handler = Callable[[Call], Awaitable[Any]]
 
 
@@ -107,7 +108,7 @@ async def respond(routes: Mapping[str, Route], brokers: Brokers, request: Reques
         return response_of(route.refusal(busy(exhausted).answer))
 
 
-async def _answered(route: Route, brokers: Brokers, request: Request, data: bytes | None) -> Any:
+async def _answered(route: Route, brokers: Brokers, request: Request, data: bytes | None) -> Response:
     """Return the response of a route's handler to a request with this body, if it has one that is decoded for it."""
     taken, query = taken_by(request), _query(route.query, request)
     async with taken.budgets.decoded.room_for(data or b""):
@@ -116,7 +117,7 @@ async def _answered(route: Route, brokers: Brokers, request: Request, data: byte
         body = None if data is None or route.body is None else _decoded(route.body, data)
         found = await route.handler(Call(brokers, request.path_params, body, query, request))
         if route.media_types:
-            return found
+            return found  # type: ignore[no-any-return]
         headers = {"cache-control": "no-store"}
         if route.response is None:
             return Response(None, route.status, headers)
@@ -214,7 +215,7 @@ def _legal(fields: type[msgspec.Struct], error: msgspec.ValidationError) -> str:
     return f"; the names are {known}" if _UNKNOWN in str(error) else ""
 
 
-async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:
+async def _while_connected(request: Request, work: Awaitable[T]) -> T:
     """Return the result of `work`, which is cancelled when the client disconnects."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(disconnected(request.receive))
