@@ -232,7 +232,7 @@ def test_the_limit_of_compression_is_exact(codec, data, size_max):
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_compression_ends_at_its_limit(codec):
-    """Of a result that is too large, no more than the limit is in memory."""
+    """No more than the limit is in memory of a result that is too large."""
     data = Random(1).randbytes(16 << 20)
     tracemalloc.start()
     try:
