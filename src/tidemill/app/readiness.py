@@ -95,8 +95,12 @@ def _of_broker(broker: Broker) -> Iterator[tuple[str, int, str]]:
     yield (
         "draining",
         broker.drain_leadership.is_draining,
-        "this broker transfers its leadership to other brokers, because its metadata is stale, its disk is full, or "
-        "it does not serve clients",
+        "this broker transfers its leadership to other brokers, because "
+        + (
+            f"an operator drains it; `tidemill cluster undrain {broker.broker_id}` ends that"
+            if broker.drain_leadership.is_drained
+            else "its metadata is stale, its disk is full, or it does not serve clients"
+        ),
     )
 
 

@@ -81,7 +81,7 @@ def racks_are_no_evidence() -> Iterator[None]:
 
 @contextmanager
 def drained_brokers_lead() -> Iterator[None]:
-    with patch.object(DrainLeadership, "_is_drained", PropertyMock(return_value=False)):
+    with patch.object(DrainLeadership, "is_drained", PropertyMock(return_value=False)):
         yield
 
 

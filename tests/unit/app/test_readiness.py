@@ -12,7 +12,9 @@ from tidemill.app.readiness import CLOCK_OFF_MS, NEARLY_FULL, problems
 from tidemill.broker.broker import Broker
 from tidemill.broker.peers.replica_lag import RESTED_TICKS
 from tidemill.broker.shards.ready_loop import SYNC_MS_MAX
+from tidemill.metadata.broker_states import SetDrain
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
+from tidemill.model.broker_state import Drain
 from tidemill.storage.partition.segment import SegmentDamaged
 
 
@@ -217,3 +219,20 @@ def test_a_broker_that_stops_says_that_it_drains() -> None:
         world.pass_time(250)
 
     assert ["draining"] == names(world.broker)
+    assert "it does not serve clients" in problems(world.broker)[0]["detail"]
+
+
+def test_a_broker_that_an_operator_drains_does_not_look_broken() -> None:
+    """
+    Otherwise an operator looks for stale metadata or a full disk, while the drain has been forgotten.
+    """
+    world = BrokerWorld()
+    answers: list[object] = []
+    command = SetDrain(broker_id=world.broker.broker_id, drain=Drain.LEADERS)
+    world.broker.controller.submit(command).then(answers.append)
+    world.stabilize()
+
+    (problem,) = problems(world.broker)
+
+    assert "draining" == problem["problem"]
+    assert problem["detail"].endswith("because an operator drains it; `tidemill cluster undrain 1` ends that")

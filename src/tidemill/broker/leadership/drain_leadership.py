@@ -54,10 +54,11 @@ class DrainLeadership:
         """Whether one of the conditions in the module docstring holds, so that this broker should not lead."""
         only_peers_have_contact = self._controller.has_lost_contact and self._cluster.peers.has_controller_contact()
         is_late = not self._is_ready() and self._stall_tolerant_clock.monotonic_ms() > READY_MS
-        return only_peers_have_contact or is_late or self._free_space.problem is not None or self._is_drained
+        return only_peers_have_contact or is_late or self._free_space.problem is not None or self.is_drained
 
     @property
-    def _is_drained(self) -> bool:
+    def is_drained(self) -> bool:
+        """Whether an operator drains this broker, of its leaders or of all that it has."""
         known = self._image().brokers.get(self._cluster.me.broker_id)
         return known is not None and known.voter == self._cluster.me and known.drain is not Drain.NONE
 
