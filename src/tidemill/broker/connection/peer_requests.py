@@ -44,6 +44,9 @@ from tidemill.wire.schema import Api, Message
 from tidemill.wire.server_connection import ServerConnection, UnknownRequest
 
 FRAME_SIZE_BYTES: Final = 4  # size field of a Kafka frame; requests between brokers include it
+MISSED_MS: Final = (
+    5_000  # after its last heartbeat here, all brokers have missed one that has died; a few ticks suffice
+)
 
 
 class BrokerCaller:
@@ -162,6 +165,8 @@ class PeerRequests:
             peers = broker.cluster.addresses_of_others(BrokerId(admitted.broker_id))
             return join.Response(cluster_id=admitted.cluster_id, broker_id=admitted.broker_id, peers=peers)
 
+        if self._is_just_missed(request):
+            return join.Response(error_code=errors.REQUEST_TIMED_OUT)  # the joining broker asks again at once
         command = AdmitBroker(
             directory_id=DirectoryId(request.directory_id),
             broker_id=BrokerId(request.broker_id) if request.broker_id >= 0 else None,
@@ -170,6 +175,18 @@ class PeerRequests:
             was_admitted=request.was_admitted,
         )
         return self._submit(command, answer, join.Response)
+
+    def _is_just_missed(self, request: join.Request) -> bool:
+        """
+        Return whether the broker whose place a new directory is to take has died a moment ago: this broker does not
+        hear it any more, and some other one has not missed it yet.
+        """
+        cluster = self._broker.cluster
+        known = self._broker.image.brokers.get(BrokerId(request.broker_id))
+        if known is None or known.directory_id == request.directory_id or request.was_admitted:
+            return False
+        is_missed = known.broker_id in cluster.heard() and known.broker_id not in cluster.live()
+        return is_missed and cluster.peers.was_alive(known.voter, MISSED_MS)
 
     def _register(self, request: register.Request, context: RequestContext) -> object:
         command = RegisterBroker(
