@@ -32,7 +32,7 @@ from tidemill.model.clock import Clock, PreciseClock
 from tidemill.model.config_resolution import broker_int, broker_value
 from tidemill.peer.link import LinkOwner
 from tidemill.runtime import event_loop
-from tidemill.runtime.heap import keep_large_blocks_out_of_heap
+from tidemill.runtime.heap import keep_large_blocks_out_of_heap, use_one_heap
 from tidemill.runtime.open_files_limit import raise_open_files_limit
 from tidemill.runtime.os_clock import OsClock, process_cpu_us
 from tidemill.runtime.os_disk import OsDisk
@@ -133,6 +133,7 @@ class _Process:
         self.events.event("stopped")
 
     async def _serve(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
+        use_one_heap()
         self._lock()
         _check_ports(self.settings)
         http = self._open_http()
