@@ -1,12 +1,15 @@
 """Prepares a producer's batch for the arrivals log of a timer partition, in which records wait until they are due."""
 
+from itertools import pairwise
 from typing import Final
 
+from tidemill.batches.batch import HEADER_BYTES
 from tidemill.model import errors
 from tidemill.model.timer_logs import arrivals_of, kept_of, released_of
 from tidemill.shard.partition import Partition
 from tidemill.storage.machine.shard_machine import MachineNumber
 from tidemill.storage.machine.timer_machine import TimerMachine
+from tidemill.timer.arrival_records import starts_of
 from tidemill.timer.normalize import SCHEDULES_MAX, RecordRefused, normalized
 from tidemill.timer.release_batch import ADDED_BYTES_MAX
 from tidemill.timer.timer_headers import hash_of
@@ -71,15 +74,22 @@ def arrival_batch(arrivals: Partition, batch: bytearray | memoryview, append_tim
         )
     except RecordRefused as problem:
         raise ArrivalRefused(errors.INVALID_RECORD, f"record {problem.index}: {problem}", problem.index) from None
-    for bound, of_what in (
-        (config.max_message_bytes, f"max.message.bytes of topic {arrivals.topic}"),
-        (arrivals.shard.batch_bytes_max, "the bound of the journal"),
-    ):
-        if len(found) > bound - ADDED_BYTES_MAX:  # a record alone must fit when it is released
+    size, journal_max = len(found), arrivals.shard.batch_bytes_max
+    if size > journal_max - ADDED_BYTES_MAX:  # a record alone must fit when it is released
+        raise ArrivalRefused(
+            errors.MESSAGE_TOO_LARGE,
+            f"the batch has {size} B with due times in digits, and releases add up to {ADDED_BYTES_MAX} B; "
+            f"the bound of the journal is {journal_max}: send smaller batches, or raise it",
+        )
+    # The producer has filled its batch up to max.message.bytes before times became digits, which may be longer.
+    if size > config.max_message_bytes - ADDED_BYTES_MAX:
+        largest = HEADER_BYTES + max(end - start for start, end in pairwise(starts_of(found)))
+        if largest > config.max_message_bytes - ADDED_BYTES_MAX:
             raise ArrivalRefused(
                 errors.MESSAGE_TOO_LARGE,
-                f"the batch has {len(found)} B with due times in digits, and releases add up to {ADDED_BYTES_MAX} B; "
-                f"{of_what} is {bound}: send smaller batches, or raise it",
+                f"a record alone has {largest} B with its due time in digits, and its release adds up to "
+                f"{ADDED_BYTES_MAX} B; max.message.bytes of topic {arrivals.topic} is {config.max_message_bytes}: "
+                "send smaller records, or raise it",
             )
     assert isinstance(found, bytearray | memoryview), "a producer's batch is writable"
     return found

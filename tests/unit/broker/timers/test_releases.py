@@ -586,3 +586,39 @@ def test_the_largest_record_that_is_accepted_can_be_released(world: BrokerWorld,
     assert f"the bound of the journal is {bound}" in (refused.error_message or "")
     assert size == max(len(it or b"") for it in values(world))
     assert 0 == timers(world).waiting.count
+
+
+def test_due_times_may_make_a_full_batch_larger() -> None:
+    """
+    Producers fill batches up to max.message.bytes, and know nothing of the digits that their delays become.
+    """
+    world = BrokerWorld()
+    create(world, max_message_bytes="20000")
+    now = world.clock.now_ms
+    full = build_batch([(None, b"", delay("2s"), now)] * 750)  # type: ignore[list-item]
+    assert 18_000 < len(full) <= 20_000
+
+    answer = send_batch(world, full)
+    world.pass_time(5_000)
+
+    assert errors.NONE == answer.error_code
+    assert 750 == len(released(world))
+
+
+def test_each_record_of_a_batch_must_fit_alone_when_it_is_released() -> None:
+    world = BrokerWorld()
+    create(world, max_message_bytes="20000")
+    now = world.clock.now_ms
+
+    def batch(size: int) -> bytearray:
+        return build_batch([(None, b"", (), now), (None, bytes(size), delay(1), now)])  # type: ignore[list-item]
+
+    answers = {size: send_batch(world, batch(size)) for size in range(19_600, 19_900)}
+    accepted = [size for size, answer in answers.items() if answer.error_code == errors.NONE]
+    world.pass_time(5_000)
+
+    refused = answers[accepted[-1] + 1]
+    assert accepted == [*range(19_600, accepted[-1] + 1)]
+    assert errors.MESSAGE_TOO_LARGE == refused.error_code
+    assert "a record alone has" in (refused.error_message or "")
+    assert accepted[-1] == max(len(it or b"") for it in values(world))
