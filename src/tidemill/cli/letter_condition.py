@@ -10,6 +10,7 @@ from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
 from tidemill.cli import json_pointer
+from tidemill.cli.argument_bytes import argument_bytes
 from tidemill.cli.letter import Letter
 from tidemill.model.letter_origin import Cause
 
@@ -158,7 +159,7 @@ def _operand(kind: Kind, operator: Operator, literal: Literal) -> Any:
             raise ValueError(f"{operator} compares numbers, or text in quotes: expected a number, or '{text}'")
         return number
     try:
-        encoded = text.encode("utf-8", "surrogateescape")  # arguments that are not UTF-8 have surrogates
+        encoded = argument_bytes(text)
     except UnicodeEncodeError as error:
         raise ValueError("the text has a character that UTF-8 cannot represent") from error
     if kind is Kind.TEXT:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemill.cli.argument_bytes import argument_bytes
 from tidemill.cli.bootstrap import BootstrapOption, JsonOption, resolve
 from tidemill.cli.failure import ExitCode, usage
 
@@ -84,10 +85,10 @@ def produce(
     from tidemill.cli.line_producer import LineProducer  # imported here because the import is slow (decision 12)
     from tidemill.cli.record_line import record_of_line
 
-    separator = key_separator.encode() if key_separator is not None else None
+    separator = argument_bytes(key_separator) if key_separator is not None else None
     same: dict[str, Any] = {}  # the arguments common to all records
     if key is not None:
-        same["key"] = key.encode()
+        same["key"] = argument_bytes(key)
     if headers:
         same["headers"] = headers
     producer = LineProducer(address, topic, partition=partition, create=create, timeout_s=timeout, as_json=as_json)
@@ -120,7 +121,7 @@ def _headers(texts: Sequence[str]) -> list[tuple[str, bytes]]:
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise usage(f"--header {text!r} is not NAME=VALUE; write for example --header source=shop")
-        headers.append((name, value.encode()))
+        headers.append((name, argument_bytes(value)))
     return headers
 
 

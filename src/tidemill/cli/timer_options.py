@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from tidemill.cli.argument_bytes import argument_bytes
 from tidemill.cli.failure import Failed, usage
 
 TIMES: Final = "TIME"
@@ -37,13 +38,12 @@ def time_ms(text: str | None, *, option: str) -> int | None:
         return None
     later_ms = parse_duration_ms(text)
     if later_ms is not None:
+        _check_distance(later_ms, text, option)
         return time.time_ns() // 1_000_000 + later_ms
     try:
-        return due_ms([(DELIVER_AT, text.encode())], 0)
+        return due_ms([(DELIVER_AT, argument_bytes(text))], 0)
     except BadDueTime as problem:
-        raise _bad(
-            text, option, "a time such as 2027-01-31T08:00:00Z, ms since the epoch, or 10m from now"
-        ) from problem
+        raise _bad(text, option, f"a time such as {_TIME_HELP}") from problem
 
 
 def shift_ms(text: str, *, option: str) -> int:
@@ -53,6 +53,7 @@ def shift_ms(text: str, *, option: str) -> int:
     found = parse_shift_ms(text)
     if found is None:
         raise _bad(text, option, "a number and a unit: ms, s, m, h or d, for example 30m or -2h")
+    _check_distance(abs(found), text, option)
     return found
 
 
@@ -63,6 +64,15 @@ def arrival_of(text: str) -> tuple[int, int]:
     if len(numbers) != 2:
         raise _bad(text, "--arrival", "PARTITION:NUMBER, as `timers list` shows them, for example 0:42")
     return int(partition), int(arrival)
+
+
+def _check_distance(ms: int, text: str, option: str) -> None:
+    """Raise a usage error for a duration that leads beyond all times, so that no request can express where."""
+    from tidemill.model.duration import shown
+    from tidemill.timer.due_time import DUE_MS_MAX
+
+    if ms > DUE_MS_MAX:
+        raise usage(f"{option} {text}: at most {shown(DUE_MS_MAX)}")
 
 
 def _bad(text: str, option: str, wanted: str) -> Failed:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from tidemill.cli.argument_bytes import argument_bytes
 from tidemill.cli.bootstrap import BootstrapOption, JsonOption, resolve
 from tidemill.cli.command_group import CommandGroup
 from tidemill.cli.confirmation import YesOption, confirm
@@ -77,8 +78,8 @@ def _selection(
 ) -> dict[str, Any]:
     """Return the fields of a TimerChoice that select records."""
     return {
-        "key": None if key is None else key.encode(),
-        "key_prefix": None if key_prefix is None else key_prefix.encode(),
+        "key": None if key is None else argument_bytes(key),
+        "key_prefix": None if key_prefix is None else argument_bytes(key_prefix),
         "due_from_ms": time_ms(due_from, option="--due-from"),
         "due_before_ms": time_ms(due_before, option="--due-before"),
         "partition": partition,
@@ -118,7 +119,7 @@ def list_records(
     from tidemill.cli.timer_view import cells, columns, row
     from tidemill.client.timer_choice import TimerChoice
 
-    choice = TimerChoice(ids=() if timer_id is None else (timer_id.encode(),), **chosen)
+    choice = TimerChoice(ids=() if timer_id is None else (argument_bytes(timer_id),), **chosen)
     with _client(address, topic) as timers:
         found = list(timers.records(topic, choice, count_max=max_ + 1, has_values=values))
     with pipe_may_close():
@@ -152,7 +153,7 @@ def show(
     from tidemill.client.timer_choice import TimerChoice
 
     with _client(address, topic) as timers:
-        found = list(timers.records(topic, TimerChoice(ids=(timer_id.encode(),)), has_values=True))
+        found = list(timers.records(topic, TimerChoice(ids=(argument_bytes(timer_id),)), has_values=True))
     if not found:
         raise _waits_nowhere(topic, [timer_id], is_one=True)
     with pipe_may_close():
@@ -390,7 +391,7 @@ def _choice(
     from tidemill.client.timer_choice import TimerChoice
 
     choice = TimerChoice(
-        ids=[it.encode() for it in ids or ()], arrivals=[arrival_of(it) for it in arrivals or ()], **chosen
+        ids=[argument_bytes(it) for it in ids or ()], arrivals=[arrival_of(it) for it in arrivals or ()], **chosen
     )
     ways = {
         "ids": bool(ids),

@@ -93,6 +93,24 @@ def test_a_timer_is_shown_by_its_id(timers: Timers) -> None:
     assert "'none' waits nowhere in topic" in missing.err and "`tidemill timers list" in missing.err
 
 
+def test_keys_and_ids_may_be_any_bytes(timers: Timers) -> None:
+    """
+    Arguments that are not UTF-8 arrive as surrogates.
+    """
+    name, bootstrap = timers.topic.name, timers.bootstrap
+    headers = ("--header", "tidemill-timer-id=i\udcff", "--header", "tidemill-delay=1h")
+    produced = tidemill("produce", name, "--key", "k\udcff", *headers, bootstrap=bootstrap, stdin=b"v\n")
+    assert 0 == produced.exit_code, produced.err
+
+    for command in (("list", "--key", "k\udcff"), ("list", "--id", "i\udcff"), ("show", "i\udcff")):
+        (row,) = timers.rows(*command)
+        assert [{"base64": "a/8="}, {"base64": "af8="}] == [row["key"], row["timer_id"]]
+    assert [1, 0, 0] == timers.outcome("cancel", "--key-prefix", "k\udcff", "--dry-run")
+    assert [1, 0, 0] == timers.outcome("cancel", "i\udcff")
+    missing = timers.run("show", "i\udcff")
+    assert (1, "") == (missing.exit_code, missing.out)
+
+
 def test_what_waits_is_counted(timers: Timers) -> None:
     rows = timers.rows("stats")
     assert [3, 2, 2] == [row["waiting"] for row in rows]
@@ -169,6 +187,8 @@ def test_a_terminal_is_asked_before_all_records_are_cancelled(timers: Timers) ->
         ("cancel", ("--due-before", "soon"), "--due-before 'soon': use a time such as 2027-01-31T08:00:00Z"),
         ("reschedule", ("t0",), "exactly one of --at TIME, --delay DURATION and --shift DURATION"),
         ("reschedule", ("t0", "--delay", "1m", "--shift", "1m"), "exactly one of"),
+        ("reschedule", ("t0", "--shift", "-999999999999d"), "--shift -999999999999d: at most 2932896d"),
+        ("list", ("--due-before", "999999999999d"), "--due-before 999999999999d: at most 2932896d"),
         ("histogram", ("--buckets", "1d,1h"), "the durations must ascend"),
     ],
 )
