@@ -209,7 +209,7 @@ class PartitionTimers:
     partition: int
     waiting: int
     waiting_bytes: int  # about
-    next_due_ms: int | None  # None: nothing waits
+    next_due_ms: int | None  # None: nothing waits, or a new leader has not read it yet
     limit_ms: int | None  # the time by the release clock; None while it is not known
 
 

@@ -361,6 +361,14 @@ class DueIndex:
             return due
         return int.from_bytes(window.edge[:8], "big")
 
+    @property
+    def known_due(self) -> int | None:
+        """
+        When the first row is due, for people: as `next_due`, but None also until rows were read since this broker
+        leads, when that is only known to be later than ever.
+        """
+        return None if self._window is None or self._window.edge == NO_EDGE else self.next_due()
+
     # Parts of the above
 
     def _row_filter(self) -> RowFilter:

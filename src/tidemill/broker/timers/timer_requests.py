@@ -365,7 +365,7 @@ class TimerListing(Pending[timer_list.Response]):
             self._refuse(found)
             return
         partition, waiting = self._led.partition, self._led.timers.waiting
-        next_due, limit = self._led.timers.index.next_due(), partition.shard.release_limit
+        next_due, limit = self._led.timers.index.known_due, partition.shard.release_limit
         records = [*map(_record, found.records)]
         self.complete(
             timer_list.Response(

@@ -94,7 +94,7 @@ class PartitionTimerStats(msgspec.Struct, frozen=True):
     partition: int
     waiting: int
     bytes: Annotated[int, Meta(description="About.")]
-    next_due: int | None
+    next_due: Annotated[int | None, Meta(description="Null if nothing waits, or a new leader has not read it yet.")]
     now: Annotated[int | None, Meta(description="The time by the release clock; null while it is not known.")]
 
 

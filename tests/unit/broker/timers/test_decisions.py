@@ -33,6 +33,7 @@ from tidemill.model import errors
 from tidemill.peer import timer_list, timer_resolve
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
 from tidemill.shard.shard import Shard
+from tidemill.timer.due_index import DueIndex
 from tidemill.timer.due_time import DUE_MS_MAX
 from tidemill.timer.timer_command import Cancel
 from tidemill.timer.waiting_set import Outcome
@@ -251,6 +252,20 @@ def test_what_waits_is_listed_in_the_order_of_its_times(world: BrokerWorld) -> N
         rest.has_more,
     )
     assert (4, now + HOUR_MS, 4) == (page.waiting, page.next_due_ms, page.end)
+
+
+def test_a_new_leader_does_not_say_when_records_are_due_before_it_has_read_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = ClusterWorld()
+    create(world)
+    send(world[1], (b"a", delay(HOUR_MS)))
+    monkeypatch.setattr(DueIndex, "wanted", lambda self: None)
+
+    world.lead(TOPIC, by=2)
+    answer = listed(world[2])
+
+    assert (1, -1) == (answer.waiting, answer.next_due_ms)
 
 
 def test_what_waits_is_counted_between_times(world: BrokerWorld) -> None:
