@@ -30,7 +30,8 @@ from tidemill.simulation.machine.disk_file import SimulatedFile
 from tidemill.storage.disk import DiskFull
 from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.timer.due_index import Sizes
-from tidemill.timer.due_run import RunRead
+from tidemill.timer.due_row import pack_rows, unpack_rows
+from tidemill.timer.due_run import RunRead, UnwrittenRun, decode_run
 
 HOUR_MS = 3_600_000
 COUNT = 200
@@ -118,6 +119,28 @@ def test_damaged_files_cost_only_time(world: BrokerWorld, damage: str) -> None:
     pass_hours(again)
 
     assert expected() == values(again)
+
+
+def test_a_file_about_other_records_with_these_offsets_is_not_used(world: BrokerWorld) -> None:
+    """
+    Another leader has written the records that its rows name: their times say nothing of those that are there.
+    """
+    world.pass_time(20_000)
+    epoch = world.partition(TOPIC).shard.replica.term  # type: ignore[attr-defined]
+    for name in files(world):
+        file = world.disk.open(f"{arrivals(world).log.directory}/{name}")
+        run, rows, ids = decode_run(name, file.read(0, file.size()))
+        assert epoch == run.epoch
+        past = pack_rows(row._replace(due_ms=1) for row in unpack_rows(rows))
+        stale = UnwrittenRun(name, run.first, run.end, [past], ids, over=run.over)
+        file.write(0, [stale.encode(epoch + 1)])
+    again = world.restarted()
+
+    pass_ticks(again)
+    early = values(again)
+    pass_hours(again)
+
+    assert ([], expected()) == (early, values(again))
 
 
 @pytest.fixture
