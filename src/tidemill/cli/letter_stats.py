@@ -1,11 +1,11 @@
 """Counts dead letters by cause, origin, group and hour."""
 
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from tidemill.cli.letter import Letter
 from tidemill.cli.output import print_fields, print_table
+from tidemill.cli.queue_records import moment
 
 UNKNOWN: Final = "unknown"
 _HOUR_MS: Final = 3_600_000
@@ -57,14 +57,6 @@ class LetterStats:
             "groups": _by_count(self.groups),
             "hours": dict(sorted(self.hours.items())),
         }
-
-
-def moment(timestamp_ms: int) -> str:
-    """Return a timestamp as text, in UTC to the second, or in milliseconds if it is beyond the year 9999."""
-    try:
-        return datetime.fromtimestamp(timestamp_ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, ValueError):
-        return f"{timestamp_ms} ms"
 
 
 def _by_count(counts: Counter[str]) -> dict[str, int]:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tidemill.cli.letter import Letter
-from tidemill.cli.letter_stats import moment
 from tidemill.cli.output import or_dash
+from tidemill.cli.queue_records import moment
 from tidemill.cli.record_json import bytes_as_json
 from tidemill.model.dead_letters import PREFIX
 

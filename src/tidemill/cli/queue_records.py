@@ -20,8 +20,11 @@ def record_cells(record: Record) -> tuple[str | None, str | None]:
 
 
 def moment(milliseconds: int) -> str:
-    """Return a time since the epoch as UTC with seconds."""
-    return datetime.fromtimestamp(milliseconds / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return a time since the epoch as UTC with seconds, or in milliseconds if it is beyond the year 9999."""
+    try:
+        return datetime.fromtimestamp(milliseconds // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError):
+        return f"{milliseconds} ms"
 
 
 def _text(data: bytes | None) -> str | None:

@@ -28,10 +28,11 @@ WAITING_COLUMNS: Final = (ARRIVAL_COLUMN, DELIVER_AT_COLUMN, TIMER_ID_COLUMN)
 RELEASED_COLUMNS: Final = ("offset", "timestampType")  # a record has them only when it is released
 _IN_COLUMNS: Final = (DELIVER_AT, DELAY, TIMER_ID, ARRIVAL, TIMESTAMP)
 
+_MS_MAX: Final = ((1 << 63) - 1) // 1_000  # a producer may write any timestamp, and columns have microseconds
 _VALUES: Final[Mapping[str, Callable[[WaitingRecord], Any]]] = {
     "key": lambda it: it.key,
     "value": lambda it: it.value,
-    "timestamp": lambda it: it.timestamp_ms * 1_000,
+    "timestamp": lambda it: max(min(it.timestamp_ms, _MS_MAX), -_MS_MAX) * 1_000,
     HEADERS_COLUMN: lambda it: [(one.name, one.value) for one in it.headers if one.name not in _IN_COLUMNS],
     ARRIVAL_COLUMN: lambda it: it.arrival,
     DELIVER_AT_COLUMN: lambda it: it.due_ms * 1_000,

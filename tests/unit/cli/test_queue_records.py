@@ -19,6 +19,14 @@ def test_times_are_utc() -> None:
     assert "2026-01-31T08:00:00Z" == moment(1_769_846_400_999)
 
 
+def test_any_timestamp_has_a_text() -> None:
+    """
+    Producers may choose any timestamp, also one that no calendar has.
+    """
+    assert "9999-12-31T23:59:59Z" == moment(253_402_300_799_999)
+    assert "9223372036854775807 ms" == moment((1 << 63) - 1)
+
+
 class Delivered:
     """The part of `confluent_kafka.Message` that is shown."""
 

@@ -80,6 +80,19 @@ def test_records_become_rows_without_the_headers_that_columns_have():
     )  # fmt: skip
 
 
+def test_a_timestamp_that_no_column_can_express_is_the_nearest():
+    """
+    A producer may write any; one of them must not keep a table from being read.
+    """
+    found = [WaitingRecord(arrival=1, due_ms=5, timestamp_ms=it, size_bytes=9) for it in ((1 << 63) - 1, -(1 << 63))]
+    columns = waiting_columns.schema(["timestamp"], has_headers=False)
+
+    rows = waiting_columns.rows_of(found, "t", 0, columns)
+
+    last = (1 << 63) // 1_000 * 1_000
+    assert [last, -last] == rows.column("timestamp").cast(pa.int64()).to_pylist()
+
+
 def test_columns_are_in_the_order_in_which_they_are_named():
     columns = waiting_columns.schema(["timer_id", "arrival", "topic"], has_headers=False)
 
