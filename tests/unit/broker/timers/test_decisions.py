@@ -1,6 +1,6 @@
 """Records that wait are cancelled, replaced, rescheduled and listed; the answer says what became of each."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -360,6 +360,27 @@ def test_nothing_is_decided_after_leadership_was_lost(
 
     assert [Outcome(), None] == found
     assert 1 == timers(world).waiting.count
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda world: listed(world, max_records=9),
+        lambda world: listed(world),
+        lambda world: resolve(world, operation=CANCEL, arrivals=[0], is_trial=True),
+        lambda world: resolve(world, operation=CANCEL, timer_ids=[b"none"], is_trial=True),
+    ],
+)
+def test_a_broker_that_does_not_lead_any_more_says_nothing_of_what_waits(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, ask: Callable[[BrokerWorld], Any]
+) -> None:
+    """Its successor may have released or cancelled it: an answer is sent only when leadership is confirmed."""
+    send(world, (b"a", delay("1h")))
+    monkeypatch.setattr(Shard, "confirm_leadership", lambda _, then: then(False))
+
+    answer = ask(world)
+
+    assert errors.NOT_LEADER_OR_FOLLOWER == answer.error_code
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,26 @@ def test_the_log_of_arrivals_becomes_small(world: BrokerWorld) -> None:
     assert arrivals(world).log.size_bytes < 7_000
 
 
+def test_nothing_is_moved_on_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    What is free below 256 MiB is for records that are due; the copies are made when there is room again.
+    """
+    monkeypatch.setattr(draining, "SPARE_BYTES", 0)
+    world = BrokerWorld()
+    create(world, internal_segment_bytes="3000")
+    for at in range(10):
+        send(world, *[(bytes(200), delay(10))] * 9, (b"%d" % at, delay(f"{at + 2}h")))
+    world.disk.free_bytes = 100 << 20
+
+    world.pass_time(15_000)
+    at_100_mib = values(world), kept_end(world)
+    world.disk.free_bytes = None
+    world.pass_time(15_000)
+
+    assert ([bytes(200)] * 90, 0) == at_100_mib
+    assert kept_end(world) > 0
+
+
 def test_a_job_looks_at_few_records(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """
     A job that looked at a whole segment would keep the interpreter from the event loop for seconds.

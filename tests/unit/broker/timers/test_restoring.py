@@ -3,10 +3,21 @@
 import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld
-from tests.unit.broker.timers.timer_topic import TOPIC, arrivals, create, due_at, named, resolve, send, timers
+from tests.unit.broker.timers.timer_topic import (
+    TOPIC,
+    arrivals,
+    create,
+    due_at,
+    listed,
+    named,
+    resolve,
+    send,
+    timers,
+)
 from tidemill.broker.timers import restoring
 from tidemill.broker.timers.restoring import read_part
 from tidemill.broker.timers.waiting_reader import WaitingLogs
+from tidemill.model import errors
 from tidemill.peer.timer_resolve import CANCEL
 from tidemill.timer.due_row import unpack_rows
 from tidemill.timer.timer_headers import hash_of
@@ -62,3 +73,24 @@ def test_a_part_ends_with_a_batch(world: BrokerWorld, monkeypatch: pytest.Monkey
     assert [2 * RECORDS, COUNT] == [first.end, second.end]
     found = [row.arrival for part in (first, second) for row in unpack_rows(part.rows)]
     assert [it for it in range(COUNT) if it not in OVER] == found
+
+
+def test_nothing_is_said_of_what_waits_before_it_is_read() -> None:
+    """
+    The ids are not known until then: a timer would be called unknown that waits.
+    """
+    world = BrokerWorld()
+    create(world)
+    send(world, (b"a", named("a", due_at(world.clock.now_ms + HOUR_MS))))
+    world.pass_time(60_000)  # a checkpoint is taken
+    again = world.restarted(reads=False)
+    again.pass_time(500)
+    assert not timers(again).is_restored
+
+    refused = listed(again, timer_ids=[b"a"], max_records=1), resolve(again, operation=CANCEL, timer_ids=[b"a"])
+    again.reads = True
+    again.pass_time(500)
+
+    assert [errors.LEADER_NOT_AVAILABLE] * 2 == [it.error_code for it in refused]
+    assert 1 == len(listed(again, timer_ids=[b"a"], max_records=1).records)
+    assert 1 == resolve(again, operation=CANCEL, timer_ids=[b"a"]).changed
