@@ -3,7 +3,7 @@
 import pytest
 
 from tidemill.timer import timer_partition
-from tidemill.timer.due_row import KEPT, DueRow, pack_rows
+from tidemill.timer.due_row import KEPT, DueRow, pack_rows, unpack_rows
 from tidemill.timer.due_run import decode_run
 from tidemill.timer.timer_changes import Arrived, Decided, Released, Relocated
 from tidemill.timer.timer_command import Reschedule
@@ -57,6 +57,28 @@ def test_a_run_that_is_newer_than_the_state_says_nothing_of_records_that_are_mov
     assert [None, 1, 0] == [restored.kept_offset(it) for it in range(3)]
     assert 2 == restored.kept.end
     assert [] == restored.index.missing()
+
+
+def test_a_record_whose_time_changes_before_its_copy_commits_is_found_in_the_kept_log() -> None:
+    """The copy says the old time; the row with the new one must not name the segment that is about to be removed."""
+    timers = TimerPartition()
+    changes = (
+        Arrived([Arrival(100)], pack_rows([DueRow(100, 0, 0)])),
+        Decided(Reschedule(0, {0: 500})),
+        Relocated(pack_rows([DueRow(100, 0, KEPT)])),
+    )
+    for index, change in enumerate(changes):
+        timers.appended(index, change)
+    for index in range(len(changes)):
+        timers.committed(index)
+    timers.index.arrivals_start = timers.first_needed()
+    timers.index.lead()
+    assert timers.index.wanted() is None
+
+    taken = timers.index.take(1_000, 10, 1 << 20)
+
+    assert 1 == timers.index.arrivals_start
+    assert [(500, 0, KEPT)] == [row[:3] for row in unpack_rows(taken)]
 
 
 def test_deferred_changes_are_applied_in_parts_and_in_order() -> None:
