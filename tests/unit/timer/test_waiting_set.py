@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tidemill.timer.waiting_bits import MalformedBits
-from tidemill.timer.waiting_set import Arrival, Outcome, WaitingSet
+from tidemill.timer.waiting_set import NOT_YET_KNOWN, Arrival, Outcome, WaitingSet
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -60,6 +60,21 @@ def test_a_cancel_says_what_was_cancelled_and_what_was_over() -> None:
 
     assert Outcome(2, 1, 2) == waiting.cancel([0, 1, 2, 3, -1])
     assert Outcome(0, 0, 2) == waiting.cancel_ids([A, B])
+
+
+def test_an_occurrence_that_another_has_overtaken_changes_nothing() -> None:
+    """Two leaders may have proposed what follows an occurrence: the first one counts."""
+    waiting = WaitingSet()
+    waiting.arrive([Arrival(100, b"a" * 16, is_recurring=True)])
+    waiting.release([0], 100)
+
+    applied = [waiting.recur(0, 100, 200), waiting.recur(0, 100, 300), waiting.recur(0, 100, NOT_YET_KNOWN)]
+    due = waiting.due_ms(0, 100)
+    skipped = [waiting.recur(0, 200, 400), waiting.recur(0, 200, NOT_YET_KNOWN)]  # the one that was missed, twice
+
+    assert ([True, False, False], 200) == (applied, due)
+    assert ([True, False], 400) == (skipped, waiting.due_ms(0, 100))
+    assert waiting.waits(0)
 
 
 def test_a_rescheduled_arrival_keeps_its_number() -> None:
