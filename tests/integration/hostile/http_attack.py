@@ -6,6 +6,7 @@ import selectors
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -55,21 +56,22 @@ class HttpAttacker:
             except TimeoutError:
                 raise AssertionError(f"no answer within {ANSWER_S_MAX} s to {data[:200]!r}, {len(data)} B") from None
 
-    def first_bytes(self, data: bytes, size: int) -> bytearray:
+    def first_bytes(self, data: bytes, size: int, *, tries: int | None = None) -> bytearray:
         """
         Send a request, and return the first `size` bytes of its response; all, if it has fewer.  Try again while the
-        broker is still busy with the response of a client that has left.
+        broker is still busy with the response of a client that has left, unless the number of `tries` is given.
         """
         until = time.monotonic() + ANSWER_S_MAX
-        while True:
+        for number in count(1):
             received = bytearray()
             with self.connect() as client:
                 client.sendall(data)
                 while len(received) < size and (part := client.recv(size - len(received))):
                     received += part
-            if not received.startswith(b"HTTP/1.1 503") or time.monotonic() > until:
-                return received
+            if not received.startswith(b"HTTP/1.1 503") or number == tries or time.monotonic() > until:
+                break
             time.sleep(PAUSE_S)
+        return received
 
     def json(self, path: str) -> tuple[int, Any]:
         """Return the status and the body of a response to a GET request of a well-behaved client."""

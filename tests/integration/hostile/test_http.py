@@ -25,6 +25,7 @@ from tests.integration.hostile.http_attack import (
     chunked,
     get,
     post,
+    status_of,
     statuses_of,
 )
 from tidemill.app.connection_pace import HEAD_S_MAX
@@ -407,6 +408,28 @@ def test_a_large_record_of_a_small_batch_is_bounded(
         attacker.wait_until_alone()  # the broker has dropped the rest of the response
 
     assert [] == [response[:500] for response in responses if len(response) < LARGE_BYTES]
+
+
+def test_responses_that_find_no_room_keep_nothing(broker: AttackedBroker, topic: str, attacker: HttpAttacker) -> None:
+    """A large record is read again and again, in each way, while a client does not take the response that it has."""
+    batch = _compressed([(None, b"a" * LARGE_BYTES, (), 0)])
+    records, queue = f"/v1/topics/{topic}/partitions/0/records", f"/v1/queues/{topic}/{topic}"
+    attacker.status(post(f"{queue}/receive", b'{"consumer": "c"}'))  # the group begins here
+    with broker.connect() as producer:
+        producer.ask(raw_produce_request(topic, batch), 9)
+    requests = [
+        get(records, CLOSE),
+        get(f"{records}/0/value", CLOSE),
+        get(f"/v1/topics/{topic}/stream?from=earliest", CLOSE),
+        get(f"/sandglass/topics/{topic}/0", CLOSE),
+        post(f"{queue}/receive", b'{"consumer": "c"}'),
+    ]
+    with attacker.crowd(1, receive_buffer=4_096) as (idle,):
+        idle.sendall(get(records))
+        assert 200 == status_of(idle)  # and takes no more of it
+        for request in requests * 6:
+            assert len(attacker.first_bytes(request, LARGE_BYTES, tries=1)) < LARGE_BYTES
+    assert attacker.first_bytes(get(records), LARGE_BYTES)  # there is room again
 
 
 def test_countless_headers_of_a_small_batch_are_bounded(

@@ -1,12 +1,14 @@
 """Streams of records: where they begin, and that they end."""
 
 import asyncio
+import gc
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tidemill.http.v1.budgets import Taken
+from tidemill.http.v1.budgets import Exhausted, Taken
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.partition_reads import NothingReadable, ReadRecords
 from tidemill.http.v1.streams import PARTITIONS_MAX, _parts, _positions_of, _Stream
@@ -63,3 +65,23 @@ def test_a_stream_that_ends_at_a_batch_that_cannot_be_decoded_can_be_continued_b
     assert "3:7,4:9" in begin
     assert ("id: 3:12,4:9\nevent: problem" if is_sse else '{"position": "3:12,4:9", "problem": {') in end
     assert '"partition":3' in end.replace(": ", ":")
+
+
+@pytest.mark.parametrize("kind", [Exhausted, NothingReadable])
+def test_the_problem_that_ends_a_stream_keeps_nothing(kind: type[Exception]) -> None:
+    """Its traceback refers to what was read last, which can be large and must not wait for the next collection."""
+
+    async def read() -> weakref.ref[Exception]:
+        stream = _Stream(None, TOPIC, {}, Taken())  # type: ignore[arg-type]
+        problem = kind("nothing is left") if kind is Exhausted else NothingReadable("no readable records", 12)
+        stream._pages.put_nowait(problem)
+        known = weakref.ref(problem)
+        del problem
+        assert 2 == len([part async for part in _parts(stream, is_sse=True)])
+        return known
+
+    gc.disable()
+    try:
+        assert asyncio.run(read())() is None
+    finally:
+        gc.enable()

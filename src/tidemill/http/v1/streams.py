@@ -138,7 +138,10 @@ class _Stream:
                     yield self.position, None
                     continue
                 if isinstance(page, Exception):
-                    raise page
+                    try:
+                        raise page
+                    finally:
+                        del page  # it refers to this frame: with it, it would keep what was read until the next gc
                 number, read = page
                 if isinstance(read, NothingReadable):
                     self._positions[number] = read.next_offset
@@ -177,9 +180,9 @@ async def _parts(source: _Stream, *, is_sse: bool) -> AsyncGenerator[bytes | byt
         async with aclosing(source.events()) as events:
             async for position, record in events:
                 yield _encoded(position, record, is_sse=is_sse)
-    except (Refused, Exhausted) as problem:
-        refused = busy(problem) if isinstance(problem, Exhausted) else problem
-        text = refused.answer.text.strip().encode()
+    except (Refused, Exhausted) as problem:  # which must not be in another variable, or it keeps this frame
+        answer = busy(problem).answer if isinstance(problem, Exhausted) else problem.answer
+        text = answer.text.strip().encode()
         form = b"id: %s\nevent: problem\ndata: %s\n\n" if is_sse else b'{"position": "%s", "problem": %s}\n'
         yield form % (source.position.encode(), text)
 
