@@ -279,10 +279,13 @@ class Replica(ReplicaView):
         later leader has added it if the message's term is the newest that this replica knows.
         """
         log, memberships = self._log, self._log.memberships
+        # The term of an entry that has left memory is not known.  But if a later entry is of the message's term, the
+        # leader's log holds the former one, too, which it lacked when it sent the message with an earlier index.
+        known_at = max(memberships.changed_at, log.first_index - 1)
         is_added_later = (
             self.me in memberships.current.members
             and memberships.changed_at > message.index
-            and log.holds(memberships.changed_at, message.term)
+            and log.term_at(known_at) == message.term
         )
         return message.term == self.term and not self.leads and not is_added_later
 

@@ -56,6 +56,7 @@ class Focus(StrEnum):
     ENTRIES_WAIT = "the journal has no room for the entries of a replica that is closed"
     OPENING_WAITS = "the journal has no room for anything when a replica is opened again, and its process ends"
     CLOSING_WAITS = "the journal has no room for anything when a replica is closed, and its process ends"
+    FORGOTTEN_ADDITION = "as OLD_RELEASE, when the entry that has added the replica is no longer in memory"
 
 
 class _NoOtherFaults(ClusterFaults):
@@ -68,6 +69,8 @@ class ContendedRun(MovingRun):
         """A brief run ends when its script has run once; any other one repeats it."""
         drawn = ClusterKnobs.draw(Random(seed), BROKERS).without_faults()
         knobs = replace(drawn, duration_s=DURATION_S, partitions=1, delay_us=min(drawn.delay_us, 1_000))
+        if focus is Focus.FORGOTTEN_ADDITION:
+            knobs = replace(knobs, options=replace(knobs.options, tail_entries=1))
         if is_brief:
             knobs = brief(knobs, DURATION_S)
         super().__init__(seed, knobs)
@@ -148,6 +151,7 @@ class ContendedRun(MovingRun):
             Focus.ENTRIES_WAIT: self._entries_wait,
             Focus.OPENING_WAITS: self._opening_waits,
             Focus.CLOSING_WAITS: self._closing_waits,
+            Focus.FORGOTTEN_ADDITION: self._forgotten_addition,
         }[self.focus]
         while True:
             self._heal()
@@ -334,6 +338,20 @@ class ContendedRun(MovingRun):
         if self._are_voters([leader, stays, goes]):
             self._want(leader, stays)
             yield self._within(lambda: not self._is_planned(goes, goes))
+            self._deliver()
+            yield self._pause(self._moves.uniform(0, 0.1))
+            if self._is_member(goes, leader):
+                yield from self._without(leader)
+
+    def _forgotten_addition(self, leader: BrokerMachine, stays: BrokerMachine, goes: BrokerMachine) -> Script:
+        """Do the same as `_old_release`, but keep the plan from the leader until it has appended more records."""
+        yield from self._hold_releases(leader, stays, goes)
+        yield self._within(lambda: self._are_voters([leader, stays, goes]))
+        if self._are_voters([leader, stays, goes]):
+            self._lagging = leader
+            self._want(leader, stays)
+            yield self._within(lambda: not self._is_planned(goes, goes))
+            yield self._pause(self._moves.uniform(0.5, 1.5))
             self._deliver()
             yield self._pause(self._moves.uniform(0, 0.1))
             if self._is_member(goes, leader):

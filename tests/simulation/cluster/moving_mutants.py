@@ -74,6 +74,21 @@ def takes_releases_from_before_the_addition() -> Iterator[None]:
 
 
 @contextmanager
+def takes_releases_once_the_addition_has_left_memory() -> Iterator[None]:
+    def is_released(self: Any, message: Released) -> bool:
+        log, memberships = self._log, self._log.memberships
+        is_added_later = (
+            self.me in memberships.current.members
+            and memberships.changed_at > message.index
+            and log.holds(memberships.changed_at, message.term)
+        )
+        return message.term == self.term and not self.leads and not is_added_later
+
+    with patch.object(Replica, "is_released", is_released):
+        yield
+
+
+@contextmanager
 def a_member_returns_in_the_same_term() -> Iterator[None]:
     with patch.object(Replica, "has_removed", lambda self, members: False):
         yield
@@ -190,6 +205,7 @@ MUTANTS = (
     # M5
     MovingMutant(takes_releases_of_earlier_terms, Focus.OLD_RELEASE, 0),
     MovingMutant(takes_releases_from_before_the_addition, Focus.OLD_RELEASE, 1),
+    MovingMutant(takes_releases_once_the_addition_has_left_memory, Focus.FORGOTTEN_ADDITION, 1),
     # M6 and D5
     MovingMutant(forgets_the_term_of_a_closed_shard, Focus.LATE_ANSWER, 0),
     MovingMutant(forgets_the_vote_of_a_closed_shard, Focus.LATE_ANSWER, 0),

@@ -63,6 +63,11 @@ def test_a_seed_that_found_damage_passes() -> None:
     ContendedRun(0, Focus.CLOSING_WAITS).run()
 
 
+def test_a_brief_seed_that_lost_a_voter_to_an_old_release_passes() -> None:
+    """The entry with which the same leader had added the replica again was no longer in memory."""
+    ContendedRun(5171, Focus.OLD_RELEASE, is_brief=True).run()
+
+
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("focus", Focus, ids=lambda focus: focus.name)
 def test_contended_shards_keep_their_promises(focus: Focus, explored: list[str]) -> None:

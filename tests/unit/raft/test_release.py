@@ -76,6 +76,43 @@ def test_an_old_release_does_not_count() -> None:
     assert replica.is_released(Released(term=term, index=added_at + 1))
 
 
+def test_an_old_release_does_not_count_once_the_addition_has_left_memory() -> None:
+    """The term of the addition is not known any more, but it is that of the entry before the first one in memory."""
+    world = led_by_a()
+    replica, log, term = world.replicas[C], world.logs[C], world.replicas[A].term
+    change(world, Membership((A, B), (C,)))
+    world.stabilize()
+    added_at = log.last_index
+    world.propose(A)
+    world.propose(A)
+    world.stabilize()
+    log.first_index = log.last_index
+
+    assert added_at < log.first_index - 1
+    assert not replica.is_released(Released(term=term, index=added_at - 1))
+    assert replica.is_released(Released(term=term, index=added_at + 1))
+
+
+def test_the_release_of_a_later_term_counts_although_the_addition_has_left_memory() -> None:
+    """
+    A leader of a later term has not added the replica, which holds no entry of that term.  It may name an old index: a
+    broker that restarts does not know the index of a membership in its checkpoint.
+    """
+    world = led_by_a()
+    replica, log, term = world.replicas[C], world.logs[C], world.replicas[A].term
+    change(world, Membership((A, B), (C,)))
+    world.stabilize()
+    added_at = log.last_index
+    world.propose(A)
+    world.stabilize()
+    log.first_index = log.last_index + 1
+    message = Released(term=term + 1, index=0)
+    replica.receive(A, message)
+
+    assert added_at < log.first_index - 1
+    assert replica.is_released(message)
+
+
 def test_a_removed_member_returns_in_a_later_term() -> None:
     """It returns with an empty log, and a late answer of its former replica must not count."""
     world = led_by_a()
