@@ -411,21 +411,25 @@ def test_a_large_record_of_a_small_batch_is_bounded(
 
 
 def test_responses_that_find_no_room_keep_nothing(broker: AttackedBroker, topic: str, attacker: HttpAttacker) -> None:
-    """A large record is read again and again, in each way, while a client does not take the response that it has."""
-    batch = _compressed([(None, b"a" * LARGE_BYTES, (), 0)])
+    """
+    A large record is read again and again, in each way, while a client does not take a smaller response: that there is
+    no room turns out when the record has been decoded.
+    """
+    other = broker.topic()
     records, queue = f"/v1/topics/{topic}/partitions/0/records", f"/v1/queues/{topic}/{topic}"
     attacker.status(post(f"{queue}/receive", b'{"consumer": "c"}'))  # the group begins here
     with broker.connect() as producer:
-        producer.ask(raw_produce_request(topic, batch), 9)
+        for name, size in ((topic, LARGE_BYTES), (other, 4 * MIB)):
+            producer.ask(raw_produce_request(name, _compressed([(None, b"a" * size, (), 0)])), 9)
     requests = [
         get(records, CLOSE),
         get(f"{records}/0/value", CLOSE),
         get(f"/v1/topics/{topic}/stream?from=earliest", CLOSE),
         get(f"/sandglass/topics/{topic}/0", CLOSE),
-        post(f"{queue}/receive", b'{"consumer": "c"}'),
+        post(f"{queue}/receive", b'{"consumer": "c"}', CLOSE),
     ]
     with attacker.crowd(1, receive_buffer=4_096) as (idle,):
-        idle.sendall(get(records))
+        idle.sendall(get(f"/v1/topics/{other}/partitions/0/records"))
         assert 200 == status_of(idle)  # and takes no more of it
         for request in requests * 6:
             assert len(attacker.first_bytes(request, LARGE_BYTES, tries=1)) < LARGE_BYTES
