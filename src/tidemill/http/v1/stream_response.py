@@ -21,12 +21,11 @@ class StreamResponse:
             if sending.done():
                 sending.result()
         except asyncio.CancelledError:  # the broker stops; the client continues at another one
-            sending.cancel()
-            await asyncio.wait((sending,))
+            await _ended(sending)
             await send({"type": "http.response.body", "body": b""})
         finally:
-            sending.cancel()
             leaving.cancel()
+            await _ended(sending)  # the parts take memory of this request, which is given back when it returns
 
     async def _send(self, send: Any) -> None:
         headers = [
@@ -39,6 +38,12 @@ class StreamResponse:
             async for part in parts:
                 await send_part(send, part)
         await send({"type": "http.response.body", "body": b""})
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and wait until it has ended."""
+    task.cancel()
+    await asyncio.wait((task,))
 
 
 async def send_part(send: Any, part: bytes | bytearray) -> None:
