@@ -56,7 +56,7 @@ class Access:
                 "tidemill.http.advertised or tidemill.http.listener",
             )
         origin = _header(scope, b"origin")
-        if origin is not None and _netloc(origin) != (host or "").lower():
+        if origin is not None and (host is None or _netloc(origin) != host.lower()):  # HTTP/1.0 may have no Host
             return problem(403, f"Origin: {origin[:200]} is another site: only pages of this broker may send requests")
         return None
 
@@ -131,8 +131,10 @@ def _header(scope: Scope, name: bytes) -> str | None:
 
 def _name_of(host: str) -> str:
     """Return the name or address in a Host header, without the port."""
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    return name.lower()
+    if not host.startswith("["):
+        return host.partition(":")[0].lower()
+    address, _, port = host[1:].partition("]")
+    return host if port and not port.startswith(":") else address.lower()  # a longer name is none of this broker's
 
 
 def _netloc(url: str) -> str | None:

@@ -33,6 +33,8 @@ def status(access: Access, client: str, **headers: str) -> int:
         ("rebound.example:9080", 403),
         ("", 403),
         ("[::1", 200),
+        ("[::1]rebound.example", 403),
+        ("[::1]rebound.example:9080", 403),
     ],
 )
 def test_a_request_names_this_broker(host: str, expected: int) -> None:
@@ -57,6 +59,12 @@ def test_a_request_names_this_broker(host: str, expected: int) -> None:
 def test_a_page_of_another_site_is_refused(origin: str, expected: int) -> None:
     """Also for reading, and also a page of another server on this machine."""
     assert expected == status(Access(), "127.0.0.1", host="127.0.0.1:9080", origin=origin)
+
+
+@pytest.mark.parametrize("origin", ["null", "http://evil.example"])
+def test_a_page_is_refused_if_the_request_names_no_host(origin: str) -> None:
+    """HTTP/1.0 has requests without the header Host; a page without a site, such as a file, has the origin "null"."""
+    assert (403, 200) == (status(Access(), "127.0.0.1", origin=origin), status(Access(), "127.0.0.1"))
 
 
 @pytest.mark.parametrize(
