@@ -51,6 +51,12 @@ def test_the_documents_are_made_once_and_not_before_they_are_requested(monkeypat
     assert 1 == len(made)
 
 
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs"])
+def test_documents_are_only_read(api: Api, path: str) -> None:
+    """They exist for other methods, too."""
+    assert (405, 405) == (status_of(api, "POST", path), status_of(api, "OPTIONS", path))
+
+
 def test_documents_that_are_not_read_take_memory(api: Api) -> None:
     """They count like records that are not read."""
     api._budgets.response_bytes = RESPONSE_BYTES_MAX

@@ -87,9 +87,11 @@ class Api:
                 await response(scope, receive, in_parts(send, scope["method"]))
 
     async def _response(self, scope: MutableMapping[str, Any], receive: Any) -> Response:
-        if scope["path"] in (openapi.PATH, DOCS_PATH) and scope["method"] in ("GET", "HEAD"):
-            return await self._documented(Request(scope))
         allowed: set[str] = set()
+        if scope["path"] in (openapi.PATH, DOCS_PATH):
+            if scope["method"] in ("GET", "HEAD"):
+                return await self._documented(Request(scope))
+            allowed.add("GET")
         for path, by_type in self._paths:
             match, found = path.matches(scope)
             if match is Match.FULL:
