@@ -34,13 +34,16 @@ class ApiClient:
     ) -> None:
         """
         Send requests to `addresses`, such as `http://127.0.0.1:9080`, with a bearer token if there is one.  A request
-        is sent again for `timeout_s` before it fails.  `transport` replaces the network.
+        is sent again for `timeout_s` before it fails.  `transport` replaces the network.  Raise ValueError for a token
+        or an address that no request can have.
         """
+        for address in addresses:
+            _check_address(address)
         self._addresses = [it.rstrip("/") for it in addresses]
         self._at = random.randrange(len(self._addresses))
         self._timeout_s = timeout_s
         self._http = httpx.AsyncClient(
-            headers=JSON_TYPE if token is None else {**JSON_TYPE, "authorization": f"Bearer {token}"},
+            headers=JSON_TYPE if token is None else {**JSON_TYPE, "authorization": f"Bearer {_checked_token(token)}"},
             limits=httpx.Limits(
                 max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX, keepalive_expiry=IDLE_S_MAX
             ),
@@ -103,6 +106,23 @@ class ApiClient:
                 raise BrokersUnavailable(f"{method} {path}: no broker answered for {self._timeout_s:g} s; {problem}")
             await asyncio.sleep(pause_s * (0.5 + random.random() / 2))
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+
+def _check_address(address: str) -> None:
+    try:
+        url = httpx.URL(address)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"http={address!r}: {error}; use for example 'http://127.0.0.1:9080'") from error
+    if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
+        raise ValueError(f"http={address!r}: use a URL with a host and a port, such as 'http://127.0.0.1:9080'")
+
+
+def _checked_token(token: str) -> str:
+    """Return a token without the end of the line in its file.  No error shows it: errors are logged."""
+    found = token.strip()
+    if not found or not all("!" <= character <= "~" for character in found):
+        raise ValueError("token: it is empty, or has other characters than printable ASCII; use the text of the file")
+    return found
 
 
 def _content(response: httpx.Response) -> Any:

@@ -148,3 +148,29 @@ def test_a_closed_client_says_so() -> None:
 
     with pytest.raises(ValueError, match="the client is closed"):
         asyncio.run(run())
+
+
+def test_a_token_is_sent_without_the_end_of_the_line_in_its_file() -> None:
+    async def sent(token: str) -> str:
+        transport = Transport([answer(200, {})])
+        api = ApiClient(BROKERS, token, timeout_s=0.5, transport=transport)
+        await api.call("GET", "/v1/x")
+        await api.close()
+        return str(transport.requests[0].headers["authorization"])
+
+    assert "Bearer secret" == asyncio.run(sent("secret\n"))
+
+
+@pytest.mark.parametrize("token", ["", "\n", "sec ret", "sec\nret", "secr\u00e9t"])
+def test_a_token_that_no_header_can_have_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(ValueError, match="token: ") as refused:
+        ApiClient(BROKERS, token, timeout_s=0.5)
+
+    assert "sec" not in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ["ftp://one:1", "http://::1", "http://one:port", "http://", "http://one:1?a=b"])
+def test_an_address_that_no_broker_can_have_is_refused(address: str) -> None:
+    """Requests to it could not be sent, however often."""
+    with pytest.raises(ValueError, match="http="):
+        ApiClient([*BROKERS, address], None, timeout_s=0.5)
