@@ -72,3 +72,17 @@ def test_a_record_with_countless_headers_is_not_decoded() -> None:
 
     with pytest.raises(Refused, match=f"it has {OPENED_HEADERS_MAX + 1} headers"):
         asyncio.run(_with_headers(OPENED_HEADERS_MAX + 1).record_at(0, Taken()))
+
+
+def test_a_reader_of_a_topic_that_is_deleted_is_told_so_at_once() -> None:
+    """It may wait for records; otherwise, a stream would be told to try again, and continue in a new topic."""
+
+    async def read() -> None:
+        brokers: Any = SimpleNamespace(place=lambda *_: None, image=SimpleNamespace(topic_by_id=lambda _: None))
+        topic: Any = SimpleNamespace(name="t", topic_id=b"1")
+        async with asyncio.timeout(5):
+            await PartitionReader(brokers, topic, 0).read(7, 100, 30_000, Taken())
+
+    with pytest.raises(Refused, match="topic t was deleted") as refused:
+        asyncio.run(read())
+    assert 404 == refused.value.answer.status

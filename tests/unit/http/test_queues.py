@@ -17,10 +17,11 @@ from tidemill.http.v1 import queues
 from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Budgets, Exhausted, Taken
 from tidemill.http.v1.queues import ReceiveBody, receive_messages
 from tidemill.http.v1.record_schema import DECOMPRESSED_BYTES_MAX, RECORD_MEMORY, Base64
+from tidemill.model.topic import TopicId
 from tidemill.peer import share_receipts, share_receive
 from tidemill.share.acknowledged_receipts import UNDO
 from tidemill.share.acknowledgement import Acknowledgement
-from tidemill.share.receipt import decode_receipt
+from tidemill.share.receipt import Receipt, decode_receipt
 
 TOPIC: Any = SimpleNamespace(name="t", topic_id=b"\x01" * 16, partition_count=1)
 BODY = ReceiveBody("c", max=10)
@@ -265,3 +266,14 @@ def test_messages_that_there_is_no_memory_for_are_given_back() -> None:
 
     assert [(UNDO, [0])] == leader.decided
     assert 0 == budgets.response_bytes
+
+
+def test_a_receipt_of_a_partition_that_the_broker_has_not_heard_of_is_sent_again() -> None:
+    """Partitions may just have been added, and another broker has delivered the message: its lease has not ended."""
+    receipt = Receipt(TopicId(TOPIC.topic_id), TOPIC.partition_count, 3, 1, 1, 7).encode()
+
+    async def acknowledged() -> list[str]:
+        leader: Any = LeaderStub(records=0)
+        return await queues._acknowledge(leader, "g", Acknowledgement.ACCEPT, [receipt])
+
+    assert ["unknown"] == asyncio.run(acknowledged())

@@ -190,6 +190,8 @@ class PartitionReader:
         async def attempt() -> Any:
             place = self._brokers.place(self._topic, self._partition)
             if place is None:
+                if self._brokers.image.topic_by_id(self._topic.topic_id) is None:
+                    raise Refused(404, f"topic {self._topic.name} was deleted; one of this name has other offsets")
                 return None
             try:
                 answer = _of_fetch(await self._brokers.fetch(place.leader, request))

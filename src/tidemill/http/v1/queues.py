@@ -445,9 +445,10 @@ async def _acknowledge(
 async def _outcomes(brokers: Brokers, group: str, request: share_receipts.Request) -> Sequence[Outcome]:
     unknown = [Outcome.UNKNOWN] * len(request.deliveries)
     topic = brokers.image.topic_by_id(request.topic_id)
-    if topic is None or request.partition >= topic.partition_count:
+    if topic is None:
         return [Outcome.EXPIRED] * len(request.deliveries)  # the topic was deleted, and its records with it
-    place = brokers.place(topic, request.partition)
+    # This broker may not have heard of an added partition yet, while another one has delivered records of it.
+    place = None if request.partition >= topic.partition_count else brokers.place(topic, request.partition)
     if place is None:
         return unknown
     try:
