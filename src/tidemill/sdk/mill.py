@@ -184,7 +184,7 @@ class Mill:
             backoff: The delay before a failed message is delivered again, such as `tidemill.exponential("1s",
                 max="5m")`; by default as the group says (`tidemill.share.backoff`).
             attempts: After so many deliveries the message is set aside.  This sets `share.delivery.count.limit` of a
-                group that has none; `run` refuses a group that has another one.
+                group that has none; `run` refuses a group that has another one.  Workers of a group share the value.
             lease: As in `queue`.
             grace: How long a stop waits for handlers that run; their messages are then released.
         """

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import logging
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -57,6 +57,16 @@ class Worker:
         self._backoff = backoff
         self._attempts = attempts
         self._grace_s = grace_s
+
+    def check_attempts(self, others: Iterable["Worker"]) -> None:
+        """Raise ValueError if one of these workers sets another limit of the same group: the last one would win."""
+        for it in others:
+            of_group = {it._attempts, self._attempts} - {None} if it._group == self._group else set()
+            if len(of_group) > 1:
+                raise ValueError(
+                    f"attempts={self._attempts}: {it.name}, another worker of group {self._group}, has "
+                    f"attempts={it._attempts}; use one value, because a group has one limit"
+                )
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Handle messages until `stopping` is set.  Raise TidemillError if a broker refuses the requests."""

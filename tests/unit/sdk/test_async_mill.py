@@ -119,3 +119,17 @@ def test_a_client_that_is_stopped_before_it_runs_ends_at_once_and_may_run_again(
     asyncio.run(asyncio.wait_for(run(), 10))
 
     assert [1] == received
+
+
+def test_workers_of_a_group_share_its_limit_of_deliveries() -> None:
+    """Both would find that the group has none, and the last one would set it."""
+    mill = AsyncMill(http="127.0.0.1:1")
+
+    def handle(message: Any) -> None: ...
+
+    mill.worker("t", group="g", attempts=3)(handle)
+    mill.worker("u", group="g", attempts=3)(handle)
+    mill.worker("u", group="g")(handle)
+    mill.worker("t", group="other", attempts=5)(handle)
+    with pytest.raises(ValueError, match=r"attempts=5: .*group g, has attempts=3"):
+        mill.worker("v", group="g", attempts=5)(handle)
