@@ -131,6 +131,18 @@ def test_a_topic_that_exists_is_a_conflict(brokers: list[HttpClient], name: str)
     assert 400 == fewer.status, fewer
 
 
+def test_a_change_that_is_refused_adds_no_partitions(brokers: list[HttpClient], name: str) -> None:
+    """They could not be taken away again."""
+    assert 201 == brokers[0].send("POST", "/v1/topics", {"name": name, "partitions": 2}).status
+    described(brokers[1], name, partitions=2)
+
+    refused = brokers[1].send("PATCH", f"/v1/topics/{name}", {"partitions": 3, "configs": {"no.such.key": "1"}})
+    changed = brokers[1].send("PATCH", f"/v1/topics/{name}", {"configs": {"retention.ms": "3600000"}})
+
+    assert (400, 204) == (refused.status, changed.status)
+    assert 2 == len(described(brokers[1], name, configs={"retention.ms": "3600000"})["partitions"])
+
+
 def test_the_api_describes_itself(brokers: list[HttpClient]) -> None:
     """
     Every reference in the document leads to a schema, and every operation has a name of its own.

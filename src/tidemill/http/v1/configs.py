@@ -13,9 +13,17 @@ _DELETE: Final = 1
 
 
 async def alter_configs(
-    brokers: Brokers, resource: ConfigResource, configs: Mapping[str, str | None], about: str
+    brokers: Brokers,
+    resource: ConfigResource,
+    configs: Mapping[str, str | None],
+    about: str,
+    *,
+    validate_only: bool = False,
 ) -> None:
-    """Set values; None restores a default.  Raise Refused, and change nothing, if one of them is not permitted."""
+    """
+    Set values; None restores a default.  Raise Refused, and change nothing, if one of them is not permitted.  With
+    `validate_only`, change nothing in any case.
+    """
     asked = incremental_alter_configs.Request.Resource
     changes = [
         asked.Config(name=name, config_operation=_DELETE if value is None else _SET, value=value)
@@ -23,7 +31,7 @@ async def alter_configs(
     ]
     request = incremental_alter_configs.Request(
         resources=[asked(resource_type=resource.type, resource_name=resource.name, configs=changes)],
-        validate_only=False,
+        validate_only=validate_only,
     )
     response = await brokers.ask_here(incremental_alter_configs.API, request)
     for answer in response.responses:

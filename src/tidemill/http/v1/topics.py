@@ -156,9 +156,12 @@ def _described(call: Call, topic: Topic) -> Described:
 
 
 async def change(call: Call) -> None:
-    """Change the number of partitions first: if that is refused, nothing has changed."""
+    """If one of the changes is refused, nothing has changed: partitions cannot be taken away again."""
     topic, body = topic_of(call), call.body
+    resource, about = ConfigResource(TOPIC_RESOURCE, topic.name), f"topic {topic.name}"
     if body.partitions is not None and body.partitions != topic.partition_count:
+        if body.configs:
+            await alter_configs(call.brokers, resource, body.configs, about, validate_only=True)
         asked = create_partitions.Request.Topic(name=topic.name, count=body.partitions, assignments=None)
         response = await call.brokers.ask_here(
             create_partitions.API,
@@ -166,8 +169,7 @@ async def change(call: Call) -> None:
         )
         _check_each(response.results, topic.name)
     if body.configs:
-        resource = ConfigResource(TOPIC_RESOURCE, topic.name)
-        await alter_configs(call.brokers, resource, body.configs, f"topic {topic.name}")
+        await alter_configs(call.brokers, resource, body.configs, about)
 
 
 async def delete(call: Call) -> None:
