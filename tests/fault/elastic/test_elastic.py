@@ -342,6 +342,7 @@ def begin_move(scene: ElasticScene) -> tuple[int, int]:
     source = scene.leader(HEAVY_SHARD)
     (target,) = {*BROKERS} - {*replicas}
     scene.operator.wait_until_presence(target, "active")
+    scene.operator.wait_until_room(target)
     wait_until(lambda: not scene.has_heavy_files(target), f"broker {target} without files", check_seconds=CHECK_SECONDS)
     scene.operator.move(scene.heavy_shard, [*(it for it in replicas if it != source), target])
     wait_until(lambda: scene.is_copying(target), f"a copy to broker {target}", check_seconds=CHECK_SECONDS)
