@@ -116,13 +116,14 @@ class Store:
     def close_shard(self, shard_id: ShardId) -> None:
         """Close a shard.  Its queued entries are dropped; its files are removed once its CLOSED row is durable."""
         log = self.shards.pop(shard_id)
+        dropped = self.blocks.rows.drop(shard_id)
+        if dropped is not None:
+            # They have not been acknowledged.  A checkpoint may have the shard open until the CLOSED row is in a block.
+            log.truncate(max(dropped, log.first_index))
         for partition in log.partitions.values():
             partition.is_closed = True
             self.cache.forget(partition.tail)
-        dropped = self.blocks.rows.drop(shard_id)
-        # Entries that were only queued have not been acknowledged.
-        last_index = log.last_index if dropped is None else max(dropped, log.first_index) - 1
-        self.closed[shard_id] = ClosedShard.of(log, last_index)
+        self.closed[shard_id] = ClosedShard.of(log, log.last_index)
         self.blocks.rows.put_control_row(shard_id, Entry(RowKind.CLOSED, b""))
         self.removals.add_shard(self.blocks.rows.control_rows_queued, log)
 

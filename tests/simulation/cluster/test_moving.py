@@ -63,6 +63,12 @@ def test_a_seed_that_found_damage_passes() -> None:
     ContendedRun(0, Focus.CLOSING_WAITS).run()
 
 
+def test_a_seed_that_found_a_missing_segment_passes() -> None:
+    """A checkpoint had entries that were only queued when their shard was closed, and that no block ever had."""
+    with asking_often():
+        ContendedRun(9170, Focus.CLOSING_WAITS).run()
+
+
 def test_a_brief_seed_that_lost_a_voter_to_an_old_release_passes() -> None:
     """The entry with which the same leader had added the replica again was no longer in memory."""
     ContendedRun(5171, Focus.OLD_RELEASE, is_brief=True).run()

@@ -299,6 +299,21 @@ def test_a_checkpoint_frees_nothing_that_only_the_journal_has_of_a_closing_shard
     assert 5 == again.log.end_offset
 
 
+def test_a_checkpoint_has_nothing_of_a_closing_shard_that_was_only_queued(make_hand: Callable[..., Any]) -> None:
+    """No block has the queued entries, so their segment never exists.  Recovery called the shard damaged."""
+    hand = make_hand(OPTIONS, segment_bytes=1)
+    hand.append(1)
+    hand.write_all()
+    hand.append(1)
+    hand.store.close_shard(hand.shard.shard_id)
+
+    hand.checkpoint_now()
+    again = hand.restarted(hand.disk.after_power_loss(ALL_LOST))
+
+    assert {} == again.found.damaged
+    assert 1 == again.log.end_offset
+
+
 def test_a_batch_whose_first_bytes_rot_is_not_sent(make_hand: Callable[..., Any]) -> None:
     """
     A batch with a damaged magic, which its CRC does not cover, is not sent: a follower would reject the entry and close
