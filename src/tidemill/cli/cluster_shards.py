@@ -125,7 +125,7 @@ def move(
     with http_errors(addresses):
         if to is None:
             cluster.delete(f"/v1/moves/{shard}")
-            print(f"The move of shard {shard} is cancelled; it goes back to where it was.")
+            print(f"The move of shard {shard} is cancelled; it goes back, except to brokers that are gone.")
         else:
             cluster.post(f"/v1/shards/{shard}/move", {"brokers": _numbers(to)})
             print(f"Shard {shard} moves to {to}.")

@@ -19,9 +19,10 @@ from tidemill.model.data_size import size_text
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.rebalance.draft import Draft, may_shrink
+from tidemill.rebalance.policy import Policy
 from tidemill.rebalance.sentences import duration, percent
 from tidemill.rebalance.slices import Slices
-from tidemill.rebalance.view import ShardView, remaining
+from tidemill.rebalance.view import BrokerView, ShardView, remaining
 
 
 def replace_lost(draft: Draft) -> Slices[None]:
@@ -121,12 +122,17 @@ def _lost(draft: Draft, shard: Shard, voters: tuple[ReplicaKey, ...]) -> dict[Re
             lost[replica] = draft.brokers.text_of_silence(replica.broker_id)
         elif is_newcomer and broker.drain is Drain.ALL:
             lost[replica] = f"broker {replica.broker_id} is drained before it has all"
-        elif is_newcomer and broker.disk_used is not None and broker.disk_total is not None:
-            limit = draft.policy.newcomer_disk_percent_max
-            if broker.disk_used * 100 > broker.disk_total * limit:
-                used = percent(broker.disk_used, broker.disk_total)
-                lost[replica] = f"the disk of broker {replica.broker_id} is {used} full, more than {limit} %"
+        elif is_newcomer and (full := disk_problem(broker, draft.policy)) is not None:
+            lost[replica] = full
     return lost
+
+
+def disk_problem(broker: BrokerView, policy: Policy) -> str | None:
+    """Return why a broker's disk is too full for a copy, even if a user has asked for it; None if it is not."""
+    used, total, limit = broker.disk_used, broker.disk_total, policy.newcomer_disk_percent_max
+    if used is None or total is None or used * 100 <= total * limit:
+        return None
+    return f"the disk of broker {broker.key.broker_id} is {percent(used, total)} full, more than {limit} %"
 
 
 def _has_most(draft: Draft, figures: ShardView, newcomer: ReplicaKey) -> bool:

@@ -19,12 +19,13 @@ from tidemill.metadata.reassignments import Move, PlanMoves, PlannedMoves
 from tidemill.metadata.result import Problem
 from tidemill.metadata.unregistration import UnregisterBroker
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId
+from tidemill.model.broker_id import BrokerId, broker_ids
 from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
 from tidemill.rebalance.drain_check import NoPlace, Obstacle, check_drain
 from tidemill.rebalance.may_stop import NoMajority, may_stop
+from tidemill.rebalance.repairs import disk_problem
 from tidemill.rebalance.sentences import counted
 from tidemill.rebalance.slices import Slices
 from tidemill.rebalance.view import BrokerView, View
@@ -219,6 +220,10 @@ class OperatorCommands:
     def move(self, shard_id: ShardId, brokers: Sequence[BrokerId]) -> Pending[Answer]:
         """Plan the replicas of a shard, the preferred leader first."""
         shard = self._image().shards.get(shard_id)
+        full = None if shard is None else self._disk_problem(shard, brokers)
+        if full is not None:
+            why = f"replicas of shard {shard_id} on brokers {list(brokers)} are refused: {full}"
+            return _answered(Answer(Problem(errors.INVALID_REPLICA_ASSIGNMENT, why)))
         return self._plan(
             Move(
                 shard_id=shard_id,
@@ -254,6 +259,17 @@ class OperatorCommands:
                 is_under_way=True,
             )
         )
+
+    def _disk_problem(self, shard: Shard, brokers: Sequence[BrokerId]) -> str | None:
+        """Return why the planner would soon undo a move to `brokers`: a newcomer's disk is too full."""
+        known = self._host.broker_views()
+        there = broker_ids((*shard.replicas, *(shard.previous if self._is_under_way(shard) else ())))
+        for broker_id in brokers:
+            if broker_id in known and broker_id not in there:
+                problem = disk_problem(known[broker_id], self._host.policy)
+                if problem is not None:
+                    return f"{problem}; free space on it, or name another one"
+        return None
 
     def _is_under_way(self, shard: Shard | None) -> bool:
         return shard is not None and reassigning(shard, self._voters(shard.shard_id)) is not None

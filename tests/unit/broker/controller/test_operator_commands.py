@@ -355,6 +355,24 @@ def test_a_shard_is_not_moved_to_a_broker_that_is_down() -> None:
     assert [1, 2, 4] == world.replicas("flights")
 
 
+def test_a_shard_is_not_moved_to_a_broker_whose_disk_is_full() -> None:
+    """The planner would soon give the shard another goal.  A replica that is there already needs no room."""
+    world = flights()
+    world[3].disk.free_bytes = world[4].disk.free_bytes = 1 << 30
+    world.pass_time(FIGURES_MS)
+
+    refused = world.command(Operation.MOVE, shard_id=shard_id(world), brokers=[1, 2, 4])
+    planned = world.replicas("flights")
+    reordered = world.command(Operation.MOVE, shard_id=shard_id(world), brokers=[3, 2, 1])
+    world[4].disk.free_bytes = None
+    world.pass_time(FIGURES_MS)
+    moved = world.command(Operation.MOVE, shard_id=shard_id(world), brokers=[1, 2, 4])
+
+    assert errors.INVALID_REPLICA_ASSIGNMENT == refused.error_code
+    assert "the disk of broker 4 is 100 % full, more than 95 %; free space on it" in (refused.error_message or "")
+    assert ([1, 2, 3], errors.NONE, errors.NONE) == (planned, reordered.error_code, moved.error_code)
+
+
 def test_a_cancelled_move_does_not_return_to_a_broker_that_is_gone() -> None:
     """
     A broker of the goal takes its place, as when Kafka's command cancels a move: a goal with a dead member is never
