@@ -289,13 +289,14 @@ def _unlz4(data: Buffer, size_max: int) -> bytes | bytearray:
         for _ in range(FRAMES_MAX):
             frame = lz4.frame.LZ4FrameDecompressor()
             while not frame.eof:
-                fed = view[position : position + _FED_BYTES] if frame.needs_input else b""
+                is_fed = frame.needs_input  # if not, what was fed last may have begun a block without ending it
+                fed = view[position : position + _FED_BYTES] if is_fed else b""
                 position += len(fed)
                 try:
                     part = frame.decompress(fed, max_length=parts.next_bytes)
                 except (RuntimeError, EOFError, ValueError) as error:
                     raise _damaged(Codec.LZ4, error) from None
-                if not part and not fed and frame.needs_input:
+                if not part and not fed and is_fed:
                     raise _damaged(Codec.LZ4, "it ends in the middle of a frame")
                 parts.add(part)
             position -= len(frame.unused_data or b"")

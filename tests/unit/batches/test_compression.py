@@ -276,3 +276,14 @@ def test_data_in_many_parts_is_read_as_a_whole(codec):
     for end in (256 << 10, (256 << 10) - 1, (256 << 10) + 1, len(folded) - 70_000, len(folded) - 1):
         with pytest.raises(CompressionError, match="damaged"):
             decompress(codec, folded[:end])
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [306_888, 349_624, 749_126])
+def test_data_that_becomes_a_little_smaller_is_read(codec, size):
+    """
+    Decompressed parts then end where pieces that the libraries are fed begin a block, of which they give nothing yet.
+    """
+    whole = bytes(Random(28).choices(range(16), k=size))
+
+    assert whole == decompress(codec, compress(codec, whole))
