@@ -10,7 +10,7 @@ from importlib import import_module
 from pkgutil import get_data
 from types import ModuleType
 
-COMPILED_MODULES = ("tidemill.batches.scan", "tidemill.timer.due_scan")
+COMPILED_MODULES = ("tidemill.batches.scan", "tidemill.timer.due_scan", "tidemill.timer.due_values")
 
 
 def build_prefix(module: str) -> str:

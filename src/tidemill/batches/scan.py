@@ -54,12 +54,17 @@ INT64_MIN = cython.declare(cython.longlong, -0x7FFFFFFFFFFFFFFF)
 MILLISECONDS_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF // 1000)
 # No header of a record decides on a number.
 AMBIGUOUS = cython.declare(cython.longlong, -0x7FFFFFFFFFFFFFFF)
+# What `_only_header` returns instead of a position.
+NO_HEADER = cython.declare(cython.Py_ssize_t, -1)
+TWO_HEADERS = cython.declare(cython.Py_ssize_t, -2)
 # Rows of the index by due time (`timer/due_row.py`).
 ROW_BYTES = cython.declare(cython.Py_ssize_t, 48)
 UNPLACED = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 # How many bytes a copy of a record may need beside its own bytes: for lengths and counts, and for each header.
 RECORD_GROWTH_MAX = cython.declare(cython.Py_ssize_t, 32)
 HEADER_GROWTH_MAX = cython.declare(cython.Py_ssize_t, 32)
+# How many bytes of numbers `found_headers` has before it adds them to its result: whole headers, of four each.
+FOUND_BYTES = cython.declare(cython.Py_ssize_t, 32 << 8)
 # The largest block for which the GIL is kept: for fewer bytes, releasing it costs more than it gains.
 GIL_BYTES_MAX = cython.declare(cython.Py_ssize_t, 64 << 10)
 
@@ -557,6 +562,77 @@ def record_starts(block: object, position: cython.Py_ssize_t, end: cython.Py_ssi
     return starts
 
 
+def largest_record(block: object, position: cython.Py_ssize_t, end: cython.Py_ssize_t) -> int:
+    """
+    Return how many bytes the largest record of block[position:end] has, with its length; 0 if there is none.  Raise
+    MalformedRecords.
+    """
+    walk: Walk = Walk(block, position, end, 0)
+    largest: cython.Py_ssize_t = 0
+    start: cython.Py_ssize_t
+    while walk.position < end:
+        start = walk.position
+        if not walk.step():
+            raise MalformedRecords(f"a record at {start}: {PROBLEMS[walk.problem]}")
+        if walk.position - start > largest:
+            largest = walk.position - start
+    return largest
+
+
+def found_headers(
+    block: object,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    record_count: cython.int,
+    names: tuple[bytes, ...],
+    prefix: bytes,
+    headers_max: cython.longlong,
+) -> array[int]:
+    """
+    Return where the headers with some names are, which begin with `prefix`: four numbers for each, in their order.
+
+    The numbers are the index of the record, that of the name in `names`, and where the value begins and how long it is;
+    -1 if it is null.  Raise MalformedRecords; TooManyHeaders if a record has more than `headers_max`.
+    """
+    walk: Walk = Walk(block, position, end, 0)
+    found = array("q")
+    part = memoryview(bytearray(FOUND_BYTES))  # the numbers of some headers, which are added to `found` together
+    numbers: cython.longlong[::1] = part.cast("q")
+    size: cython.Py_ssize_t = 0
+    index: cython.int
+    left: cython.Py_ssize_t
+    start: cython.Py_ssize_t
+    stop: cython.Py_ssize_t
+    kind: cython.Py_ssize_t
+    for index in range(record_count):
+        if not walk.step():
+            raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
+        if walk.header_count > headers_max:
+            raise TooManyHeaders(f"record {index}: it has {walk.header_count} headers, more than {headers_max}")
+        position = walk.headers
+        left = walk.header_count
+        while left > 0:
+            start = _stop(walk.data, position, walk.end, 5)
+            stop = start + _number(walk.data, position, start)
+            kind = _name_index(walk.data, start, stop, names) if _begins_with(walk.data, start, stop, prefix) else -1
+            start = _stop(walk.data, stop, walk.end, 5)
+            position = start + max(_number(walk.data, stop, start), 0)
+            if kind >= 0:
+                numbers[size] = index
+                numbers[size + 1] = kind
+                numbers[size + 2] = start
+                numbers[size + 3] = _number(walk.data, stop, start)
+                size += 4
+                if size == len(numbers):
+                    found.frombytes(part)
+                    size = 0
+            left -= 1
+    if walk.position != end:
+        raise MalformedRecords(f"record {record_count}: {PROBLEMS[REST_PROBLEM]}")
+    found.frombytes(part[: 8 * size])
+    return found
+
+
 def header_numbers(
     block: object,
     position: cython.Py_ssize_t,
@@ -565,15 +641,13 @@ def header_numbers(
     name: bytes,
     prefix: bytes,
     otherwise: cython.longlong,
-    headers_max: cython.longlong = 0x7FFFFFFFFFFFFFFF,
 ) -> list[int] | None:
     """
     Return for each record the number that its header `name` has as decimal digits; `otherwise` if it has no such
     header.
 
     Return None if a caller must look closer: if a record has such a header twice, or with anything but 1 to 18 digits,
-    or another header whose name begins with `prefix`, as `name` does, or more than `headers_max` headers.  Raise
-    MalformedRecords.
+    or another header whose name begins with `prefix`, as `name` does.  Raise MalformedRecords.
     """
     walk: Walk = Walk(block, position, end, 0)
     found: list[int] = []
@@ -582,8 +656,6 @@ def header_numbers(
     for index in range(record_count):
         if not walk.step():
             raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
-        if walk.header_count > headers_max:
-            return None
         number = otherwise if walk.header_count == 0 else _header_number(walk, name, prefix, otherwise)
         if number == AMBIGUOUS:
             return None
@@ -1545,17 +1617,163 @@ def _copy_record(
     return place
 
 
+def renumbered_records(
+    block: object,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    base_timestamp: cython.longlong,
+    names: tuple[bytes, ...],
+    values: object,
+    appended: list[int],
+    reserved: cython.Py_ssize_t,
+) -> tuple[bytearray, int]:
+    """
+    Return `reserved` zero bytes, followed by copies of the records of block[position:end], with the offset deltas 0, 1,
+    2 and so on; and the largest timestamp, in milliseconds.
+
+    A header of record `i` with a name in `names` gets the first of these names, and the digits of `values[i]`, an array
+    of int64, in its place.  `appended` has the indexes of records, ascending, that get such a header as their last one
+    if they have none.  Raise MalformedRecords, or ValueError if a record has two such headers.
+    """
+    walk: Walk = Walk(block, position, end, base_timestamp)
+    numbers: cython.const[cython.longlong][::1] = values  # type: ignore[valid-type]
+    count: cython.Py_ssize_t = len(numbers)
+    if count > (end - position) // RECORD_BYTES_MIN:
+        raise MalformedRecords(f"{end - position} bytes are too few for {count} records")
+    name: bytes = names[0]
+    grown: cython.Py_ssize_t = RECORD_GROWTH_MAX + HEADER_GROWTH_MAX + len(name)
+    copies = bytearray(reserved + (end - position) + grown * count)
+    out: cython.uchar[::1] = copies
+    place: cython.Py_ssize_t = reserved
+    copied: cython.Py_ssize_t = position  # what comes before it has been copied
+    timestamp_max: cython.longlong = INT64_MIN
+    appended_count: cython.Py_ssize_t = 0
+    index: cython.Py_ssize_t
+    start: cython.Py_ssize_t
+    header: cython.Py_ssize_t
+    is_appended: cython.bint
+    for index in range(count):
+        start = walk.position
+        if not walk.step():
+            raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
+        if walk.timestamp > timestamp_max:
+            timestamp_max = walk.timestamp
+        header = _only_header(walk, names)
+        if header == TWO_HEADERS:
+            raise ValueError(f"record {index} has two headers of {names}")
+        is_appended = appended_count < len(appended) and appended[appended_count] == index
+        appended_count += is_appended
+        if header < 0 and not is_appended and walk.offset_delta == index:
+            continue  # it is copied together with what follows
+        _copy(out, place, walk.data, copied, start - copied)
+        place += start - copied
+        place = _put_renumbered(walk, start, index, header, is_appended, name, numbers[index], out, place)
+        copied = walk.position
+    if walk.position != end:
+        raise MalformedRecords(f"record {count}: {PROBLEMS[REST_PROBLEM]}")
+    _copy(out, place, walk.data, copied, end - copied)
+    return copies[: place + end - copied], timestamp_max
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _only_header(walk: Walk, names: tuple[bytes, ...]) -> cython.Py_ssize_t:
+    """
+    Return where the header of the current record begins whose name is in `names`; NO_HEADER if there is none, or
+    TWO_HEADERS.  `walk.step` has checked the lengths.
+    """
+    found: cython.Py_ssize_t = NO_HEADER
+    position: cython.Py_ssize_t = walk.headers
+    begin: cython.Py_ssize_t
+    start: cython.Py_ssize_t
+    stop: cython.Py_ssize_t
+    left: cython.Py_ssize_t = walk.header_count
+    while left > 0:
+        begin = position
+        start = _stop(walk.data, position, walk.end, 5)
+        stop = start + _number(walk.data, position, start)
+        position = _stop(walk.data, stop, walk.end, 5)
+        position += max(_number(walk.data, stop, position), 0)
+        if _name_index(walk.data, start, stop, names) >= 0:
+            if found != NO_HEADER:
+                return TWO_HEADERS
+            found = begin
+        left -= 1
+    return found
+
+
+@cython.cfunc
+def _put_renumbered(
+    walk: Walk,
+    begin: cython.Py_ssize_t,
+    index: cython.Py_ssize_t,
+    header: cython.Py_ssize_t,
+    is_appended: cython.bint,
+    name: bytes,
+    number: cython.longlong,
+    out: cython.uchar[::1],
+    place: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """
+    Write a copy of the current record, which begins at `begin`, with the header `name` and the digits of `number`
+    instead of the header that begins at `header`, if it is not negative, and otherwise, if it `is_appended`, as the
+    last one.  Return where the copy ends.  `walk.step` has checked all lengths.
+    """
+    attributes: cython.Py_ssize_t = _stop(walk.data, begin, walk.end, 5)
+    offset: cython.Py_ssize_t = _stop(walk.data, attributes + 1, walk.end, 10)
+    contents: cython.Py_ssize_t = walk.value + (walk.value_length if walk.value_length > 0 else 0) - walk.key_start
+    first: cython.Py_ssize_t = walk.headers  # and those that follow, which are copied
+    first_end: cython.Py_ssize_t = walk.position
+    rest: cython.Py_ssize_t = walk.position
+    count: cython.Py_ssize_t = walk.header_count
+    added: cython.Py_ssize_t = 0
+    if header >= 0:
+        first_end = header
+        rest = _stop(walk.data, header, walk.end, 5)
+        header = rest + _number(walk.data, header, rest)
+        rest = _stop(walk.data, header, walk.end, 5)
+        rest += max(_number(walk.data, header, rest), 0)
+        is_appended = True
+    elif is_appended:
+        count += 1
+    if is_appended:
+        added = _content_size(name) + 1 + _digit_count(number)
+    size: cython.Py_ssize_t = offset - attributes + _varint_size(index) + contents + _varint_size(count)
+    size += first_end - first + added + walk.position - rest
+    place = _put_varint(out, place, size)
+    _copy(out, place, walk.data, attributes, offset - attributes)
+    place = _put_varint(out, place + offset - attributes, index)
+    _copy(out, place, walk.data, walk.key_start, contents)
+    place = _put_varint(out, place + contents, count)
+    _copy(out, place, walk.data, first, first_end - first)
+    place += first_end - first
+    if is_appended:
+        place = _put_digits(out, _put_content(out, place, name), number)
+    _copy(out, place, walk.data, rest, walk.position - rest)
+    return place + walk.position - rest
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _digit_count(number: cython.longlong) -> cython.Py_ssize_t:
+    """Return how many bytes the decimal digits of a number take, with its sign; it is not the least number."""
+    left: cython.longlong = number if number >= 0 else -number
+    size: cython.Py_ssize_t = 1 if number >= 0 else 2
+    while left >= 10:
+        left = left // 10
+        size += 1
+    return size
+
+
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def _put_digits(out: cython.uchar[::1], place: cython.Py_ssize_t, number: cython.longlong) -> cython.Py_ssize_t:
     """Write a header's value: the digits of a number, which is not the least one; return where it ends."""
     left: cython.longlong = number if number >= 0 else -number
-    size: cython.Py_ssize_t = 1 if number >= 0 else 2
-    rest: cython.longlong = left
-    while rest >= 10:
-        rest = rest // 10
-        size += 1
+    size: cython.Py_ssize_t = _digit_count(number)
     place = _put_varint(out, place, size)
     if number < 0:
         out[place] = 45

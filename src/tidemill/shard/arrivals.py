@@ -1,15 +1,14 @@
 """Prepares a producer's batch for the arrivals log of a timer partition, in which records wait until they are due."""
 
-from itertools import pairwise
 from typing import Final
 
 from tidemill.batches.batch import HEADER_BYTES
+from tidemill.batches.native import scan
 from tidemill.model import errors
 from tidemill.model.timer_logs import arrivals_of, kept_of, released_of
 from tidemill.shard.partition import Partition
 from tidemill.storage.machine.shard_machine import MachineNumber
 from tidemill.storage.machine.timer_machine import TimerMachine
-from tidemill.timer.arrival_records import starts_of
 from tidemill.timer.normalize import SCHEDULES_MAX, RecordRefused, normalized
 from tidemill.timer.release_batch import ADDED_BYTES_MAX
 from tidemill.timer.timer_headers import hash_of
@@ -83,7 +82,7 @@ def arrival_batch(arrivals: Partition, batch: bytearray | memoryview, append_tim
         )
     # The producer has filled its batch up to max.message.bytes before times became digits, which may be longer.
     if size > config.max_message_bytes - ADDED_BYTES_MAX:
-        largest = HEADER_BYTES + max(end - start for start, end in pairwise(starts_of(found)))
+        largest = HEADER_BYTES + scan.largest_record(found, HEADER_BYTES, size)
         if largest > config.max_message_bytes - ADDED_BYTES_MAX:
             raise ArrivalRefused(
                 errors.MESSAGE_TOO_LARGE,

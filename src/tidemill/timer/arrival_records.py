@@ -85,17 +85,15 @@ def consumed_by(batch: Buffer) -> list[int]:
     return numbers
 
 
-def numbers_in(
-    batch: Buffer, header: BatchHeader, name: str, prefix: str, otherwise: int = -1, headers_max: int = OFFSET_MAX
-) -> list[int] | None:
+def numbers_in(batch: Buffer, header: BatchHeader, name: str, prefix: str, otherwise: int = -1) -> list[int] | None:
     """
     Return the number in a header of each record of an uncompressed batch; `otherwise` for records without it.
 
     Return None if a closer look is needed to know: a record has the header twice, or with other bytes than digits, or
-    other headers whose names begin with `prefix`, or more than `headers_max` headers.
+    other headers whose names begin with `prefix`.
     """
     size, count = header.size_bytes, header.record_count
-    return scan.header_numbers(batch, HEADER_BYTES, size, count, name.encode(), prefix.encode(), otherwise, headers_max)
+    return scan.header_numbers(batch, HEADER_BYTES, size, count, name.encode(), prefix.encode(), otherwise)
 
 
 def values_in(batch: Buffer, header: BatchHeader, *names: str) -> list[tuple[int, list[bytes | None]]]:

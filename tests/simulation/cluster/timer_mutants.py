@@ -1,7 +1,7 @@
 """Plants bugs in the production code of timer topics; the simulated clusters must find them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +21,8 @@ from tidemill.shard import arrivals, catch_up
 from tidemill.shard.shard import Shard
 from tidemill.storage.machine.shard_machine import MachineNumber
 from tidemill.storage.machine.timer_machine import TimerMachine
-from tidemill.timer import normalize
 from tidemill.timer.due_time import DELIVER_AT
+from tidemill.timer.native import due_values
 from tidemill.timer.release_clock import ReleaseClock
 from tidemill.timer.timer_changes import Released
 from tidemill.timer.timer_partition import TimerPartition
@@ -156,16 +156,18 @@ def takes_arrivals_without_a_limit() -> Iterator[None]:
 
 @contextmanager
 def rounds_due_times_down() -> Iterator[None]:
-    due_ms = normalize.due_ms
+    due_times = due_values.due_times
 
-    def early(headers: Sequence[Any], *rest: Any) -> int:
-        due = due_ms(headers, *rest)
-        value = dict(headers).get(DELIVER_AT)
-        fraction = value.split(b".")[-1].rstrip(b"Z0123456789:+-"[:0]) if value and b"." in value else b""
-        digits = fraction[: len(fraction) - len(fraction.lstrip(b"0123456789"))]
-        return due - bool(digits[3:].strip(b"0"))
+    def early(block: Any, found: Any, *rest: Any) -> Any:
+        dues, *more = due_times(block, found, *rest)
+        for record, name, start, length in zip(*[iter(found)] * 4, strict=True):
+            if due_values.NAMES[name] == DELIVER_AT and length > 0:
+                fraction = bytes(block[start : start + length]).partition(b".")[2]
+                digits = fraction[: len(fraction) - len(fraction.lstrip(b"0123456789"))]
+                dues[record] -= bool(digits[3:].strip(b"0"))
+        return dues, *more
 
-    with patch.object(normalize, "due_ms", early):
+    with patch.object(due_values, "due_times", early):
         yield
 
 

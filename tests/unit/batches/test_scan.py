@@ -3,6 +3,7 @@
 import random
 import re
 import struct
+from array import array
 
 import pytest
 from hypothesis import given, settings
@@ -157,12 +158,56 @@ def test_numbers_in_headers_are_read(scan, headers, otherwise):
     assert found == (None if None in wanted else wanted)
 
 
-def test_a_record_with_too_many_headers_has_no_number(scan):
-    """A caller must look closer, whatever their names are."""
+@settings(max_examples=100)
+@given(headers=st.lists(numbered_headers, min_size=1, max_size=4), noise=st.binary(max_size=20))
+def test_headers_are_found(scan, headers, noise):
+    """Each place of a value is where the value is, wherever the block lies; other headers are left out."""
+    block, _ = block_of([Record(b"due", b"due", it) for it in headers])
+    data, window = noise + block + noise, (len(noise), len(noise) + len(block), len(headers))
+    names = [b"due-at", b"due"]
+
+    found = scan.found_headers(data, *window, (*names,), b"du", 3)
+
+    wanted = [
+        (index, names.index(name.encode()), value)
+        for index, it in enumerate(headers)
+        for name, value in it
+        if name.encode() in names
+    ]
+    places = [found[at : at + 4] for at in range(0, len(found), 4)]
+    assert wanted == [
+        (index, name, None if length == -1 else data[start : start + length]) for index, name, start, length in places
+    ]
+
+
+def test_more_headers_are_found_than_are_collected_together(scan):
+    """They come in parts of 256."""
+    for count in (255, 256, 257, 1_000):
+        block, _ = block_of([Record(None, None, (("due", b"1"),))] * count)
+
+        found = scan.found_headers(block, 0, len(block), count, (b"due",), b"due", 1)
+
+        assert [*range(count)] == [*found[::4]]
+
+
+def test_a_record_with_too_many_headers_is_named(scan):
+    """Their names do not matter."""
     block, _ = block_of([Record(None, None, [("", None)] * count) for count in (1, 3)])
 
-    assert [7, 7] == scan.header_numbers(block, 0, len(block), 2, b"due", b"due", 7, 3)
-    assert scan.header_numbers(block, 0, len(block), 2, b"due", b"due", 7, 2) is None
+    assert [] == [*scan.found_headers(block, 0, len(block), 2, (b"due",), b"due", 3)]
+    with pytest.raises(scan.TooManyHeaders, match="record 1: it has 3 headers, more than 2"):
+        scan.found_headers(block, 0, len(block), 2, (b"due",), b"due", 2)
+
+
+@settings(max_examples=40)
+@given(records=record_lists, noise=st.binary(max_size=20))
+def test_the_largest_record_is_measured(scan, records, noise):
+    block, _ = block_of(records)
+
+    found = scan.largest_record(noise + block + noise, len(noise), len(noise) + len(block))
+
+    assert max(end - start for start, end in spans_of(block)) == found
+    assert 0 == scan.largest_record(noise, 0, 0)
 
 
 @settings(max_examples=40)
@@ -240,6 +285,60 @@ def test_records_are_copied_with_other_headers(scan, records, added, first):
     assert scan.encode_records(wanted, 0, 3) == copied
 
 
+@settings(max_examples=200)
+@given(
+    records=record_lists,
+    noise=st.binary(max_size=20),
+    own=st.lists(st.sampled_from([(), (("due", b"1"),), (("after", None),), (("after", b"x" * 70),)]), min_size=20),
+    appended=st.sets(st.integers(0, 19)),
+    first=st.integers(-1, 10**18),
+)
+def test_records_get_numbers_in_place_of_headers(scan, records, noise, own, appended, first):
+    """Headers of either name become the first one in their place; those that are appended come last; others stay."""
+    given_records, wanted = [], []
+    for index, (it, its_own) in enumerate(zip(records, own, strict=False)):
+        new = (("due", b"%d" % (first + index)),) if its_own else ()
+        last = new or (("due", b"%d" % (first + index)),) if index in appended and not its_own else ()
+        given_records.append(it._replace(headers=(*it.headers, *its_own, *it.headers)))
+        wanted.append(it._replace(headers=(*it.headers, *new, *it.headers, *last)))
+    block, base = block_of(given_records)
+    data, window = noise + block + noise, (len(noise), len(noise) + len(block), base)
+    values = array("q", [first + index for index in range(len(records))])
+
+    found = scan.renumbered_records(data, *window, (b"due", b"after"), values, sorted(appended), 3)
+
+    assert (scan.encode_records(wanted, base, 3), max(it.timestamp for it in records)) == found
+
+
+def test_records_are_numbered_from_zero(scan):
+    """Only a batch that was not checked has other offset deltas; what else a record has stays."""
+    records = [Record(b"k", b"v", (("a", b"1"),), 5)] * 3
+    block = bytes(scan.encode_records(records, 5, 0, 900))
+
+    found, _ = scan.renumbered_records(block, 0, len(block), 5, (b"due",), array("q", [0] * 3), [], 0)
+
+    assert scan.encode_records(records, 5, 0) == found
+
+
+def test_a_record_with_two_headers_in_place_of_one_is_refused(scan):
+    """There would be no room for more of them."""
+    block, _ = block_of([Record(None, None, (("due", b"1"), ("after", b"1")))])
+
+    with pytest.raises(ValueError, match="record 0 has two headers"):
+        scan.renumbered_records(block, 0, len(block), 0, (b"due", b"after"), array("q", [1]), [], 0)
+
+
+def test_a_block_of_other_records_is_not_renumbered(scan):
+    """Nothing is written for more records than there can be, and no record is left out."""
+    block, _ = block_of([Record(b"k", b"v")] * 2)
+
+    for count, problem in ((3, "too few for 3 records"), (1, "record 1: bytes follow"), (0, "record 0: bytes follow")):
+        with pytest.raises(scan.MalformedRecords, match=problem):
+            scan.renumbered_records(block, 0, len(block), 0, (b"due",), array("q", [0] * count), [], 0)
+    with pytest.raises(scan.MalformedRecords, match="record 1: bytes follow"):
+        scan.found_headers(block, 0, len(block), 1, (b"due",), b"due", 9)
+
+
 def test_malformed_records_have_no_numbers_and_no_rows(scan):
     """A record that is cut off is refused, and nothing beyond the block is read."""
     block, base = block_of([Record(b"key", b"value", (("due", b"1"),))])
@@ -256,6 +355,12 @@ def test_malformed_records_have_no_numbers_and_no_rows(scan):
         scan.index_rows(block, 0, len(block), base, [1, 2], [1, 2], 0, 0, crc32c)
     with pytest.raises(scan.MalformedRecords, match="record 0"):
         scan.copied_records(cut, b"due", [2], (), [()], 0)
+    with pytest.raises(scan.MalformedRecords, match="a record at 0"):
+        scan.largest_record(cut, 0, len(cut))
+    with pytest.raises(scan.MalformedRecords, match="record 0"):
+        scan.found_headers(cut, 0, len(cut), 1, (b"due",), b"due", 9)
+    with pytest.raises(scan.MalformedRecords, match="record 0"):
+        scan.renumbered_records(cut, 0, len(cut), 0, (b"due",), array("q", [1]), [], 0)
 
 
 def record(body: bytes) -> bytes:
@@ -372,6 +477,21 @@ def outcome_of(act, *arguments):
     return list(found) if found is not None else None
 
 
+def headers_of(form, data, start, block, count):
+    """Return the headers `a` of a block, with their values instead of their places, or an error message."""
+    found = outcome_of(form.found_headers, data, start, start + len(block), count, (b"a",), b"a", 2)
+    if isinstance(found, str):
+        return found
+    for at in range(0, len(found), 4):
+        found[at + 2] = data[found[at + 2] : found[at + 2] + max(found[at + 3], 0)]
+    return found
+
+
+def renumbered(form, data, start, end, base, count):
+    numbers = array("q", range(9, 9 + count))
+    return outcome_of(form.renumbered_records, data, start, end, base, (b"due", b"a"), numbers, [1], 2)
+
+
 def mutated(chance: random.Random, block: bytes) -> bytes:
     """Return `block` with a few bytes changed, inserted or removed, or truncated."""
     damaged = bytearray(block)
@@ -418,12 +538,16 @@ def test_both_implementations_agree_on_20_000_damaged_blocks():
             compiled.check_records(*window, base),
             outcome_of(compiled.first_at_or_after, *window, base, 5),
             outcome_of(compiled.decode_records, *window, 7, base, 8, 9, 1),
+            headers_of(compiled, around + block + around, 12, block, count),
+            renumbered(compiled, around + block + around, 12, 12 + len(block), base, count),
             columns_of(compiled, block, count, base) if number % 4 == 0 else None,
         )
         theirs = (
             plain.check_records(block, 0, len(block), count, base),
             outcome_of(plain.first_at_or_after, block, 0, len(block), count, base, 5),
             outcome_of(plain.decode_records, block, 0, len(block), count, 7, base, 8, 9, 1),
+            headers_of(plain, block, 0, block, count),
+            renumbered(plain, block, 0, len(block), base, count),
             columns_of(plain, block, count, base) if number % 4 == 0 else None,
         )
         if ours != theirs:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tidemill.batches.batch import read_header
 from tidemill.batches.builder import build_batch
 from tidemill.batches.records import Record, read_records
-from tidemill.timer import arrival_records, normalize
+from tidemill.timer import arrival_records
 from tidemill.timer.arrival_records import arrivals_in, consumed_by, decoded_parts, kept_in, records_of, starts_of
 from tidemill.timer.due_row import KEPT, UNPLACED, unpack_rows
 from tidemill.timer.normalize import RecordRefused, normalized
@@ -66,9 +66,6 @@ def test_records_are_read_as_if_they_were_decoded(records: Any, delay_ms_max: in
     batch = build_batch(records)
     found = outcome(bytearray(batch), delay_ms_max)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(normalize, "_plain_dues", lambda *_: None)  # decode all records
-        assert outcome(bytearray(batch), delay_ms_max) == found
     if not isinstance(found[0], int):
         wanted = [decoded_arrival(it, STAMP) for it in read_records(found[0])]
         assert wanted == found[1].arrivals

@@ -1,14 +1,23 @@
 """Batches of timer topics, as the leader rewrites them."""
 
+import tracemalloc
+from collections.abc import Callable
+from random import Random
+from types import ModuleType
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.timer.readable_normalize import readably_normalized
+from tidemill.batches import scan as plain_scan
 from tidemill.batches.batch import Buffer, crc_matches, read_header
 from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.compression import Codec
+from tidemill.batches.native import is_compiled
 from tidemill.batches.records import read_records
-from tidemill.timer import arrival_records
+from tidemill.timer import due_values as plain_values
+from tidemill.timer import normalize
 from tidemill.timer.due_time import DELAY, DELIVER_AT
 from tidemill.timer.normalize import RecordRefused, normalized
 from tidemill.timer.timer_headers import HEADERS_MAX, TIMER_ID
@@ -170,22 +179,19 @@ def test_a_record_with_countless_headers_is_refused(own: tuple[tuple[str, bytes]
     assert 1 == problem.value.index
 
 
-def test_a_batch_is_rewritten_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Many records that are few bytes together take much more memory when all are decoded.
-    """
-    headers = [[EMPTY] * (at % 3) + [(DELAY, b"%ds" % at)] * (at % 2) for at in range(20)]
-    batch = build_batch([record(*it, timestamp=at) for at, it in enumerate(headers)], producer_id=7)
-    at_once = normalized(batch, STAMP, size_max=SIZE_MAX)
-    wrong = build_batch([*[record((DELAY, b"1"))] * 9, record((DELAY, b"soon"))])
+def test_a_batch_of_many_records_takes_little_memory() -> None:
+    """Records that are few bytes together take much more memory when they are decoded."""
+    batch = build_batch([(None, None, ((DELAY, b"1s"),), 5)] * 40_000)
 
-    monkeypatch.setattr(arrival_records, "PART_RECORDS", 4)
-    monkeypatch.setattr(arrival_records, "PART_HEADERS", 5)
+    tracemalloc.start()
+    try:
+        found = normalized(batch, STAMP, size_max=2 << 20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
-    assert at_once == normalized(batch, STAMP, size_max=SIZE_MAX)
-    with pytest.raises(RecordRefused, match="tidemill-delay='soon'") as problem:
-        normalized(wrong, STAMP, size_max=SIZE_MAX)
-    assert 9 == problem.value.index
+    assert [STAMP + 1_000] * 40_000 == dues_of(found)
+    assert peak < 8 * len(batch)
 
 
 def test_a_batch_with_fewer_records_than_it_says_is_refused() -> None:
@@ -195,5 +201,87 @@ def test_a_batch_with_fewer_records_than_it_says_is_refused() -> None:
     with pytest.raises(ValueError, match="record"):
         normalized(batch, STAMP, size_max=SIZE_MAX)
     batch[57:61] = (1).to_bytes(4)
-    with pytest.raises(ValueError, match="a batch of 1 records has 2"):
+    with pytest.raises(ValueError, match="record 1: bytes follow the last record"):
         normalized(batch, STAMP, size_max=SIZE_MAX)
+
+
+moments = st.integers(STAMP - 10, STAMP + 10_000).map(lambda it: b"%d" % it)
+odd = st.sampled_from([b"2027-02-01T08:00:00.5Z", b"5m", b"12", b"9" * 18, b"000%d" % STAMP, b"-1", b"", None])
+names = st.sampled_from([DELIVER_AT, DELAY, TIMER_ID, TIMER_ID, "tidemill-cancel", "tidemill-ttl", "trace", "tide"])
+recurring = st.sampled_from([b"every 15m", b"cron 30 8 * * *", b"nonsense"]).map(
+    lambda it: (("tidemill-schedule", it), (TIMER_ID, b"a"))
+)
+usual_headers = st.sampled_from(
+    [
+        (),
+        ((DELAY, b"5m"),),
+        ((DELIVER_AT, b"1800000000500"),),
+        (("trace", b"x"), (DELIVER_AT, b"2027-01-31T08:00:00+01:00"), ("tidemill-ttl", None)),
+        ((TIMER_ID, b"a"), (DELAY, b"7")),
+        ((TIMER_ID, b"b"), ("tidemill-cancel", b"")),
+    ]
+)
+any_headers = st.lists(st.tuples(names, moments | odd), max_size=3).map(tuple) | st.builds(
+    lambda before, its, after: (*before, *its, *after), usual_headers, recurring, st.just(()) | usual_headers
+)
+contents = st.none() | st.binary(max_size=3) | st.just(b"x" * 200)
+any_records = st.tuples(contents, contents, usual_headers | usual_headers | any_headers, st.integers(0, 1 << 42))
+
+
+def outcome(form: Callable[..., Buffer], batch: bytearray, **options: int) -> tuple[bytes | int, str]:
+    """Return the normalized batch, and whether it is the same object; or the record that is refused, and why."""
+    try:
+        found = form(batch, STAMP, **options)
+    except RecordRefused as problem:
+        return problem.index, str(problem).partition(": the first occurrence")[0]
+    except ValueError as problem:
+        return -1, str(problem)
+    return bytes(found), "kept" if found is batch else "written"
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    records=st.lists(any_records, min_size=1, max_size=6),
+    delay_ms_max=st.sampled_from([-1, 0, 500_000]),
+    codec=st.sampled_from([Codec.NONE, Codec.NONE, Codec.LZ4]),
+)
+def test_a_batch_is_normalized_as_if_its_records_were_decoded(
+    due_values: ModuleType, records: list[RecordTuple], delay_ms_max: int, codec: Codec
+) -> None:
+    """The bytes are those of a readable implementation, and so are the record that is refused and the reason."""
+    batch = build_batch(records, codec=codec, producer_id=7, producer_epoch=3, base_sequence=11, leader_epoch=2)
+
+    found = outcome(normalized, batch, size_max=SIZE_MAX, delay_ms_max=delay_ms_max)
+
+    assert outcome(readably_normalized, batch, delay_ms_max=delay_ms_max) == found
+
+
+@pytest.mark.skipif(not is_compiled(), reason="there is no compiled build to compare with")
+def test_both_implementations_agree_on_5_000_damaged_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is checked before, but no bytes may make the compiled code read or write beyond its buffers."""
+    chance = Random(26)
+    texts = (DELIVER_AT, b"2027-01-31T08:00:00Z"), ("", None)
+    own = (), ((DELAY, b"5m"),), texts, ((TIMER_ID, b"a"), (DELAY, b"7"))
+    batches = [build_batch([record(*headers, timestamp=at)] * 3) for at, headers in enumerate(own)]
+    damaged = []
+    for _ in range(5_000):
+        batch = bytearray(chance.choice(batches))
+        for _ in range(chance.randrange(1, 4)):
+            place = chance.randrange(61, len(batch))
+            match chance.randrange(4):
+                case 0:
+                    batch[place] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+                case 1:
+                    batch[place:place] = chance.randbytes(chance.randrange(1, 11))
+                case 2:
+                    del batch[place : place + chance.randrange(1, 5)]
+                case 3:
+                    batch[57:61] = chance.randrange(-1, 6).to_bytes(4, signed=True)  # the record count
+        batch[8:12] = (len(batch) - 12).to_bytes(4)
+        damaged.append(batch)
+
+    compiled = [outcome(normalized, it, size_max=SIZE_MAX) for it in damaged]
+    monkeypatch.setattr(normalize, "due_values", plain_values)
+    monkeypatch.setattr(normalize, "scan", plain_scan)
+
+    assert compiled == [outcome(normalized, it, size_max=SIZE_MAX) for it in damaged]

@@ -9,7 +9,7 @@ import pytest
 from tidemill.batches.compiled_build import COMPILED_MODULES, build_name
 from tools import build_extension
 
-ONE, OTHER = COMPILED_MODULES
+ONE, *OTHERS = COMPILED_MODULES
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(build_extension.shutil, "which", lambda compiler: f"/usr/bin/{compiler}")
     for module in COMPILED_MODULES:
         source = build_extension.source_of(module)
-        source.parent.mkdir(parents=True)
+        source.parent.mkdir(parents=True, exist_ok=True)
         source.write_bytes(b"one")
     return compiled
 
@@ -49,9 +49,9 @@ def test_a_stale_build_is_replaced(compiled: list[str]):
 
     second = build_extension.build()
 
-    assert {ONE: build_of(ONE), OTHER: first[OTHER]} == second
+    assert {**first, ONE: build_of(ONE)} == second
     assert [*COMPILED_MODULES, ONE] == compiled
-    assert not first[ONE].exists() and second[ONE].exists() and second[OTHER].exists()
+    assert not first[ONE].exists() and all(path and path.exists() for path in second.values())
 
 
 def test_existing_builds_are_kept(compiled: list[str]):
@@ -66,5 +66,5 @@ def test_without_a_compiler_there_are_no_builds(compiled: list[str], monkeypatch
     """Without a compiler there are no builds and no error: the modules run as plain Python."""
     monkeypatch.setattr(build_extension.shutil, "which", lambda compiler: None)
 
-    assert {ONE: None, OTHER: None} == build_extension.build()
+    assert dict.fromkeys(COMPILED_MODULES) == build_extension.build()
     assert [] == compiled
