@@ -87,7 +87,9 @@ def due_of(headers: list[Header], latest_ms: int) -> int | None:
 @example(name=DELIVER_AT, value=b"2027-01-01T00:00:00.", latest_ms=DUE_MS_MAX)
 @example(name=DELAY, value=b"999999999999d", latest_ms=DUE_MS_MAX)
 @example(name=DELAY, value=b"9" * 18, latest_ms=DUE_MS_MAX)
-@example(name=DELAY, value=b"1234567890123s", latest_ms=DUE_MS_MAX)
+@example(name=DELAY, value=b"123456789012ms", latest_ms=DUE_MS_MAX)
+@example(name=DELAY, value=b"1234567890123ms", latest_ms=DUE_MS_MAX)
+@example(name=DELAY, value=b"0000000000005m", latest_ms=DUE_MS_MAX)
 def test_a_time_is_read_as_due_time_reads_it(
     due_values: ModuleType, name: str, value: bytes | None, latest_ms: int
 ) -> None:

@@ -104,6 +104,24 @@ def test_deferred_changes_are_applied_in_parts_and_in_order() -> None:
     assert [0, 3, 5, 6, 7] == [*restored.waiting.numbers()]
 
 
+def test_the_saved_state_has_the_changes_up_to_an_entry() -> None:
+    """
+    A start appends the later entries again.  If the state had them too, their records would be there twice, so the
+    records behind them would have wrong numbers.
+    """
+    before = TimerPartition()
+    for index in range(3):
+        before.appended(index, Arrived([Arrival(100 + index)], pack_rows([DueRow(100 + index, index, index)])))
+
+    restored = TimerPartition.load(before.save(1))
+    restored.appended(2, Arrived([Arrival(102)], pack_rows([DueRow(102, 2, 2)])))
+    for index in range(3):
+        restored.committed(index)
+
+    assert [0, 1, 2] == [*restored.waiting.numbers()]
+    assert 3 == restored.waiting.end
+
+
 def _arrived(count: int) -> TimerPartition:
     timers = TimerPartition()
     timers.waiting.arrive([Arrival(100)] * count)

@@ -22,6 +22,7 @@ from tests.unit.broker.timers.timer_topic import (
 )
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
+from tidemill.broker.shards import ready_loop
 from tidemill.broker.shards.ready_loop import CHECKPOINT_MS
 from tidemill.broker.timers import led_timers, restoring
 from tidemill.broker.timers.waiting_reader import WaitingLogs
@@ -308,6 +309,34 @@ def test_segments_of_which_nothing_waits_are_removed() -> None:
     assert 1 == len(log.segments) and log.log_start <= 20
     world.pass_time(3_600_000)
     assert b"late" == values(world)[-1]
+
+
+def test_a_log_start_is_moved_once_for_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The bytes stay until a checkpoint.  Until then, the same log start must not enter the log again every second.
+    """
+    monkeypatch.setattr(ready_loop, "CHECKPOINT_MS", 3_600_000)
+    moved: list[tuple[int, int]] = []
+    move_log_start = Shard.move_log_start
+
+    def noted(shard: Shard, number: int, offset: int, now_ms: int) -> int:
+        moved.append((number, offset))
+        return move_log_start(shard, number, offset, now_ms)
+
+    monkeypatch.setattr(Shard, "move_log_start", noted)
+    world = BrokerWorld()
+    create(world, internal_segment_bytes="2000")
+    for at in range(20):
+        send(world, (bytes(500), delay(10 * (at + 1))))
+    send(world, (b"late", delay("1h")))
+
+    for _ in range(10):
+        world.pass_time(2_000)
+
+    number, log = arrivals(world).number, arrivals(world).log
+    assert len(log.segments) > 1 and log.trimmed == 0
+    assert (number, log.log_start) == moved[-1] and 0 < log.log_start <= 20
+    assert len({*moved}) == len(moved)
 
 
 def test_bytes_of_arrivals_stay_until_a_checkpoint_knows_that_they_are_not_needed() -> None:

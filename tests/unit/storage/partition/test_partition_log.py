@@ -254,3 +254,14 @@ def test_a_truncated_segment_never_claims_smaller_timestamps_than_it_has(make_ha
     hand.log.truncate(hand.shard.entry_at(4))
 
     assert largest == hand.log.segments[0].max_timestamp
+
+
+def test_a_trim_frees_segments_that_an_earlier_one_does_not(make_hand: Callable[..., Any]) -> None:
+    """A log start is moved only for them: otherwise it would be moved again and again until the bytes are gone."""
+    log = cold_hand(make_hand, segment_bytes=900).log
+    first, second = (it.base_offset for it in log.segments[1:3])
+
+    assert [False, True, True] == [log.frees(offset) for offset in (first - 1, first, second)]
+    assert [True, False, False, True] == [
+        log.frees(*it) for it in ((first, first - 1), (first, first), (second - 1, first), (second, first))
+    ]
