@@ -68,6 +68,14 @@ class KafkaTimers:
             (message(due, number), None, [("tidemill-deliver-at", b"%d" % due)]) for number, due in enumerate(dues)
         )
 
+    def insert_delayed(self, dues: Sequence[int]) -> float:
+        """Send a message for each due time, with the delay until then, and return the seconds likewise."""
+        now_ms = int(time.time() * 1_000)
+        return self._produce(
+            (message(due, number), None, [("tidemill-delay", b"%d" % (due - now_ms))])
+            for number, due in enumerate(dues)
+        )
+
     def insert_named(self, dues: Sequence[int]) -> float:
         """Insert timers with ids, so that they can be cancelled."""
         return self._produce(

@@ -72,6 +72,14 @@ def _time_is_up(*_: object) -> None:
     raise _TimeIsUp
 
 
+def delays(client: TimerClient, *, records: int, first_ms: int, span_ms: int) -> Outcome:
+    """Insert messages with times in digits, and then with delays, and return both rates."""
+    assert isinstance(client, KafkaTimers)
+    dues = random_dues(first_ms, span_ms, records)
+    inserted = client.insert(dues)
+    return {"value": records / client.insert_delayed(dues), "inserted": records / inserted}
+
+
 def cancel(client: TimerClient, *, records: int, first_ms: int, span_ms: int) -> Outcome:
     """Insert timers, cancel them by records, and return both rates.  Raise RuntimeError if any is delivered."""
     assert isinstance(client, KafkaTimers)
@@ -93,7 +101,7 @@ def first(client: TimerClient) -> Outcome:
     return {"moment": time.monotonic()}
 
 
-WORK: dict[str, Callable[..., Outcome]] = {it.__name__: it for it in (create, insert, receive, cancel, first)}
+WORK: dict[str, Callable[..., Outcome]] = {it.__name__: it for it in (create, insert, delays, receive, cancel, first)}
 
 
 def main() -> None:

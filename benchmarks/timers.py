@@ -11,6 +11,7 @@ first is due, and the consumer has a process of its own.
 late-10k, late-50k   how late messages come that are due at random, 10,000 or 50,000 a second: p50, p99 and maximum
 insert               messages that are due in an hour, until the last acknowledgement
 release              messages that are all due at one moment, until the last has come
+delays               messages with delays, which the broker rewrites, beside messages with times in digits
 cancel               timers that are cancelled by records, beside their insertion
 memory, restart      ten million wait: the memory above that of an idle broker; kill -9, and the time from the start of
                      the process until a message comes that was due meanwhile
@@ -102,6 +103,7 @@ CASES: Final = (
     TimerCase(name="late-50k", unit="ms", rate=50_000, bound=50.0, systems=(OURS,), higher_is_better=False),
     TimerCase(name="insert", unit="/s", records=300_000, slow_records=30_000, targets={NATS: 1.0, NATS_SYNCED: 15.0}),
     TimerCase(name="release", unit="/s", records=300_000, slow_records=20_000, targets={NATS_SYNCED: 20.0}),
+    TimerCase(name="delays", unit="of inserting", records=300_000, bound=0.8, systems=(OURS,)),
     TimerCase(name="cancel", unit="of inserting", records=100_000, bound=0.5, systems=(OURS,)),
     TimerCase(name="memory", unit="MB", records=10_000_000, bound=150.0, systems=(OURS,), higher_is_better=False,
               rounds_max=1),
@@ -164,6 +166,12 @@ class Bench:
             lead *= 2
         raise RuntimeError(f"{self.broker.name} did not take {records} messages in {lead / 2:.0f} s")
 
+    def delays(self, records: int) -> Figures:
+        topic = self.topic()
+        self.insert(topic, SAMPLE, in_ms(FAR_SECONDS))  # the first requests are slower
+        found = self.client("delays", topic, records=records, first_ms=in_ms(FAR_SECONDS), span_ms=0)
+        return {"value": found["value"] / found["inserted"], "rate": found["value"], "inserted": found["inserted"]}
+
     def cancel(self, records: int) -> Figures:
         topic = self.topic()
         rate = self.client("insert", topic, records=SAMPLE, first_ms=in_ms(FAR_SECONDS), span_ms=0)["value"]
@@ -210,7 +218,7 @@ def measure(name: str, case: TimerCase) -> Figures:
         if case.name == "release":
             found = bench.deliver(records, 0)
             return {"value": found["rate"], **found}
-        return bench.cancel(records)
+        return bench.delays(records) if case.name == "delays" else bench.cancel(records)
 
 
 def measure_waiting(records: int) -> tuple[Figures, Figures]:
