@@ -8,7 +8,7 @@ moved there.  All replicas read the same digits, so they build the same state.
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, Buffer, read_header
 from tidemill.batches.checksum import crc32c
@@ -16,44 +16,51 @@ from tidemill.batches.native import scan
 from tidemill.batches.records import OFFSET_MAX, Record
 from tidemill.timer.due_row import KEPT
 from tidemill.timer.due_time import DELIVER_AT
+from tidemill.timer.timer_changes import Arrived
 from tidemill.timer.timer_headers import ARRIVAL, CANCEL, PREFIX, SCHEDULE, TIMER_ID, hasher
-from tidemill.timer.waiting_set import Arrival
+from tidemill.timer.waiting_set import TimerArrival
 
 PART_RECORDS: Final = 10_000  # that are decoded together
 PART_HEADERS: Final = 20_000  # that they have together: two bytes of a batch can be a header, which takes a hundred
+_TIMER_NAMES: Final = tuple(name.encode() for name in (TIMER_ID, CANCEL, SCHEDULE))
 
 
-class Arrivals(NamedTuple):
-    """The records of a batch of arrivals."""
-
-    arrivals: list[Arrival]
-    rows: bytes  # of the index, one for each record
-
-
-def arrivals_in(batch: Buffer, base_offset: int, position: int | None, topic_id: bytes) -> Arrivals:
+def arrivals_in(batch: Buffer, base_offset: int, position: int | None, topic_id: bytes) -> Arrived:
     """
     Return the records of a normalized batch.  `base_offset` is the arrival number of the first record, and `position`
     that of the batch in its segment, if it is known.
     """
     header = read_header(batch)
     otherwise = header.max_timestamp  # when a record without a time is due
+    timers: list[TimerArrival] = []
     dues = numbers_in(batch, header, DELIVER_AT, PREFIX, otherwise)
-    if dues is not None:
-        arrivals = [*map(Arrival, dues)]
-    else:
+    if dues is None:
         dues = numbers_in(batch, header, DELIVER_AT, DELIVER_AT, otherwise)
         if dues is None:
             given = values_in(batch, header, DELIVER_AT)
             dues = [otherwise if due is None else int(due) for _, (due,) in given]
-        hashed = hasher(topic_id)
-        arrivals = [
-            Arrival(due, None if timer_id is None else hashed(timer_id), cancel is not None, schedule is not None)
-            for due, (_, (timer_id, cancel, schedule)) in zip(
-                dues, values_in(batch, header, TIMER_ID, CANCEL, SCHEDULE), strict=True
-            )
-        ]
+        timers = _timers_in(batch, header, dues, topic_id)
     numbers = [*range(base_offset, base_offset + len(dues))]
-    return Arrivals(arrivals, _rows(batch, header, dues, numbers, base_offset, position))
+    return Arrived(_rows(batch, header, dues, numbers, base_offset, position), timers)
+
+
+def _timers_in(batch: Buffer, header: BatchHeader, dues: Sequence[int], topic_id: bytes) -> list[TimerArrival]:
+    """Return the records that have ids; `dues` says when each record of the batch is due."""
+    size, count = header.size_bytes, header.record_count
+    found = scan.found_headers(batch, HEADER_BYTES, size, count, _TIMER_NAMES, PREFIX.encode(), OFFSET_MAX)
+    ids: dict[int, bytes] = {}
+    cancels: set[int] = set()
+    recurring: set[int] = set()
+    with memoryview(batch) as view:
+        for index, name, start, length in zip(*[iter(found)] * 4, strict=True):
+            if name == 0:
+                ids[index] = bytes(view[start : start + max(length, 0)])
+            elif name == 1:
+                cancels.add(index)
+            else:
+                recurring.add(index)
+    hashed = hasher(topic_id)
+    return [TimerArrival(at, dues[at], hashed(its), at in cancels, at in recurring) for at, its in ids.items()]
 
 
 def kept_in(batch: Buffer, base_offset: int, position: int | None) -> bytes:

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from struct import Struct, error
 from typing import Final, NamedTuple
 
-from tidemill.timer.due_row import ROW, unpack_rows
+from tidemill.timer.due_row import ROW, ROW_BYTES, unpack_rows
 from tidemill.timer.timer_command import Decision, decode_command, encode_command
 from tidemill.timer.timer_headers import ID_HASH_BYTES
-from tidemill.timer.waiting_set import Arrival
+from tidemill.timer.waiting_set import TimerArrival
 
 COMMITTED: Final = 128
 ONLY_CANCELS: Final = 1
@@ -37,8 +37,12 @@ _TIME: Final = Struct(">q")
 class Arrived(NamedTuple):
     """Records were produced."""
 
-    arrivals: Sequence[Arrival]
     rows: bytes  # of the index, one for each
+    timers: Sequence[TimerArrival] = ()  # those that have ids, in order
+
+    @property
+    def record_count(self) -> int:
+        return len(self.rows) // ROW_BYTES
 
 
 class Relocated(NamedTuple):
@@ -98,11 +102,10 @@ def decode_changes(data: bytes) -> list[LoggedChange]:
 def _body(change: Change) -> bytes:
     if isinstance(change, Arrived):
         named = [
-            _NAMED.pack(at, it.only_cancels * ONLY_CANCELS | it.is_recurring * IS_RECURRING, it.timer_id)
-            for at, it in enumerate(change.arrivals)
-            if it.timer_id is not None
+            _NAMED.pack(it.at, it.only_cancels * ONLY_CANCELS | it.is_recurring * IS_RECURRING, it.timer_id)
+            for it in change.timers
         ]
-        return b"".join([_COUNT.pack(len(change.arrivals)), change.rows, *named])
+        return b"".join([_COUNT.pack(change.record_count), change.rows, *named])
     if isinstance(change, Relocated):
         return change.rows
     if isinstance(change, Released):
@@ -126,12 +129,15 @@ def _change(kind: int, body: bytes) -> Change:
 
 def _arrived(body: bytes) -> Arrived:
     (count,) = _COUNT.unpack_from(body)
-    end = _COUNT.size + count * ROW.size
+    end = _COUNT.size + count * ROW_BYTES
+    if end > len(body):
+        raise error(f"{count} rows of arrivals do not fit into {len(body)} B")
     rows = body[_COUNT.size : end]
-    arrivals = [Arrival(row.due_ms) for row in unpack_rows(rows)]
+    timers = []
     for at, flags, timer_id in _NAMED.iter_unpack(body[end:]):
-        arrivals[at] = Arrival(arrivals[at].due_ms, timer_id, bool(flags & ONLY_CANCELS), bool(flags & IS_RECURRING))
-    return Arrived(arrivals, rows)
+        due_ms, *_ = ROW.unpack_from(rows, at * ROW_BYTES)
+        timers.append(TimerArrival(at, due_ms, timer_id, bool(flags & ONLY_CANCELS), bool(flags & IS_RECURRING)))
+    return Arrived(rows, timers)
 
 
 def kept_arrivals(rows: bytes) -> list[int]:

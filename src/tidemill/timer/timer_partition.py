@@ -99,7 +99,7 @@ class TimerPartition:
     def _apply(self, index: int, change: Change) -> None:
         waiting = self.waiting
         if isinstance(change, Arrived):
-            self.replaced += len(waiting.arrive(change.arrivals))
+            self.replaced += len(waiting.arrive(change.record_count, change.timers))
             self.index.add(change.rows)
         elif isinstance(change, Relocated):
             self.kept.add(kept_arrivals(change.rows))
@@ -257,7 +257,7 @@ def _size(change: Change) -> int:
 def _named(change: Change) -> Iterator[int | bytes]:
     """Return the arrivals, or hashes of ids, that a change may end or move."""
     if isinstance(change, Arrived):
-        return (it.timer_id for it in change.arrivals if it.timer_id is not None)
+        return (it.timer_id for it in change.timers)
     if not isinstance(change, Decided):
         return iter(())
     decision = change.decision

@@ -15,7 +15,7 @@ restores it reads them from the arrivals that wait.  Encoded, integers big-endia
     recurring    4   count; each: arrival uint64, last and next occurrence and time of the last release, int64 each
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -31,11 +31,12 @@ _MOVED: Final = Struct(">Qq")
 _RECURRENCE: Final = Struct(">Qqqq")
 
 
-class Arrival(NamedTuple):
-    """A record of the arrivals log."""
+class TimerArrival(NamedTuple):
+    """A record of a batch of arrivals that has the id of a timer."""
 
+    at: int  # its index in the batch
     due_ms: int
-    timer_id: bytes | None = None  # the hash of its id; None if it has none
+    timer_id: bytes  # the hash of its id
     only_cancels: bool = False  # it cancels the timer with its id, and waits for nothing itself
     is_recurring: bool = False  # it has a schedule: it waits on after each release
 
@@ -155,21 +156,24 @@ class WaitingSet:
         """Return the arrival that waits with an id."""
         return self._of_id.get(timer_id)
 
-    def arrive(self, arrivals: Sequence[Arrival]) -> list[int]:
-        """Add the records of a committed batch, and return the arrivals that they replace or cancel."""
+    def arrive(self, count: int, timers: Iterable[TimerArrival] = ()) -> list[int]:
+        """
+        Add the records of a committed batch, and return the arrivals that they replace or cancel.  `timers` are those
+        of the `count` records that have ids, in order.
+        """
         replaced = []
-        for number, arrival in zip(self._bits.arrive(len(arrivals)), arrivals, strict=True):
-            due, timer_id, only_cancels, is_recurring = arrival
-            if timer_id is not None:
-                former = self._of_id.get(timer_id)
-                if former is not None:
-                    self._end(former)
-                    replaced.append(former)
-                if not only_cancels:
-                    self._name(number, timer_id)
+        numbers = self._bits.arrive(count)
+        for at, due, timer_id, only_cancels, is_recurring in timers:
+            number = numbers[at]
+            former = self._of_id.get(timer_id)
+            if former is not None:
+                self._end(former)
+                replaced.append(former)
             if only_cancels:
                 self._bits.remove(number)
-            elif is_recurring:
+                continue
+            self._name(number, timer_id)
+            if is_recurring:
                 self.recurring[number] = Recurrence(-1, due, -1)
         return replaced
 

@@ -175,10 +175,10 @@ def rounds_due_times_down() -> Iterator[None]:
 def replaces_no_id_at_apply() -> Iterator[None]:
     arrive = WaitingSet.arrive
 
-    def forgetful(self: Any, arriving: Any) -> Any:
+    def forgetful(self: Any, *arriving: Any) -> Any:
         self._of_id.clear()
         self._ids.clear()
-        return arrive(self, arriving)
+        return arrive(self, *arriving)
 
     with patch.object(WaitingSet, "arrive", forgetful):
         yield

@@ -8,7 +8,7 @@ from tidemill.timer.due_merge import Merge
 from tidemill.timer.due_refill import Refill
 from tidemill.timer.due_row import KEPT, DueRow, pack_rows, unpack_rows
 from tidemill.timer.due_run import HEAD_BYTES, MalformedRun, RunRead, UnwrittenRun, decode_run
-from tidemill.timer.waiting_set import Arrival, WaitingSet
+from tidemill.timer.waiting_set import WaitingSet
 
 TINY = Sizes(
     run_rows=6,
@@ -49,7 +49,7 @@ class IndexHost:
     def arrive(self, dues: list[int]) -> None:
         first = len(self.arrivals)
         rows = [DueRow(due, at, at, at * 3, 10 + at % 7, at, at) for at, due in enumerate(dues, first)]
-        self.waiting.arrive([Arrival(due) for due in dues])
+        self.waiting.arrive(len(dues))
         self.arrivals += rows
         for row in rows:
             self.due[row.arrival], self.offset[row.arrival] = row.due_ms, row.offset

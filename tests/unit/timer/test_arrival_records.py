@@ -16,7 +16,7 @@ from tidemill.timer.due_row import KEPT, UNPLACED, unpack_rows
 from tidemill.timer.normalize import RecordRefused, normalized
 from tidemill.timer.release_batch import Waiting, kept_batch, released_batch
 from tidemill.timer.timer_headers import hash_of
-from tidemill.timer.waiting_set import Arrival
+from tidemill.timer.waiting_set import TimerArrival
 
 STAMP = 1_800_000_000_000
 TOPIC_ID = b"t" * 16
@@ -48,16 +48,16 @@ def outcome(batch: bytearray, delay_ms_max: int) -> Any:
     return found, arrivals_in(found, 70, 1_000, TOPIC_ID)
 
 
-def decoded_arrival(record: Record, otherwise: int) -> Arrival:
-    """Return what a replica reads of a record, by its decoded headers."""
-    given = {name: value or b"" for name, value in record.headers}
-    timer_id = given.get("tidemill-timer-id")
-    return Arrival(
-        int(given.get("tidemill-deliver-at", otherwise)),
-        None if timer_id is None else hash_of(timer_id, TOPIC_ID),
-        "tidemill-cancel" in given,
-        "tidemill-schedule" in given,
-    )
+def decoded_arrivals(records: list[Record]) -> tuple[list[int], list[TimerArrival]]:
+    """Return what a replica reads of records, by their decoded headers: when they are due, and those with ids."""
+    dues, timers = [], []
+    for at, record in enumerate(records):
+        given = {name: value or b"" for name, value in record.headers}
+        dues.append(int(given.get("tidemill-deliver-at", STAMP)))
+        if (timer_id := given.get("tidemill-timer-id")) is not None:
+            flags = "tidemill-cancel" in given, "tidemill-schedule" in given
+            timers.append(TimerArrival(at, dues[-1], hash_of(timer_id, TOPIC_ID), *flags))
+    return dues, timers
 
 
 @settings(max_examples=500)
@@ -67,9 +67,9 @@ def test_records_are_read_as_if_they_were_decoded(records: Any, delay_ms_max: in
     found = outcome(bytearray(batch), delay_ms_max)
 
     if not isinstance(found[0], int):
-        wanted = [decoded_arrival(it, STAMP) for it in read_records(found[0])]
-        assert wanted == found[1].arrivals
-        assert [it.due_ms for it in wanted] == [row.due_ms for row in unpack_rows(found[1].rows)]
+        dues, timers = decoded_arrivals(read_records(found[0]))
+        assert timers == found[1].timers
+        assert dues == [row.due_ms for row in unpack_rows(found[1].rows)]
 
 
 def test_rows_say_where_records_lie_if_that_is_known() -> None:

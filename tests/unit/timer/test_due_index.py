@@ -12,7 +12,7 @@ from tidemill.timer.due_index import DueIndex, Sizes
 from tidemill.timer.due_row import KEPT, ROW_BYTES, DueRow, arrivals_of, pack_rows, unpack_rows
 from tidemill.timer.due_run import ReadRun, UnwrittenRun, decode_run
 from tidemill.timer.due_window import LAST_EDGE
-from tidemill.timer.waiting_set import Arrival, WaitingSet
+from tidemill.timer.waiting_set import TimerArrival, WaitingSet
 
 
 @pytest.mark.parametrize("block", range(20))
@@ -203,7 +203,7 @@ def test_a_run_that_ends_after_its_log_is_not_used(due_scan: ModuleType) -> None
     flushed(host)
     for arrivals, kept_end, is_used in ((6, 2, True), (5, 2, False), (6, 1, False)):
         waiting = WaitingSet()
-        waiting.arrive([Arrival(1)] * arrivals)
+        waiting.arrive(arrivals)
         index = DueIndex(waiting, kept_end)
         for name, data in host.files.items():
             index.restore(decode_run(name, data))
@@ -444,7 +444,7 @@ def test_the_ids_of_timers_are_in_runs(due_scan: ModuleType) -> None:
     """A replica restores them without reading the arrivals."""
     waiting = WaitingSet()
     index = DueIndex(waiting)
-    waiting.arrive([Arrival(5, b"a" * 16), Arrival(6), Arrival(7, b"b" * 16)])
+    waiting.arrive(3, [TimerArrival(0, 5, b"a" * 16), TimerArrival(2, 7, b"b" * 16)])
     waiting.cancel([0])
     index.add(pack_rows([row(5 + it, it) for it in range(3)]))
 
@@ -568,7 +568,7 @@ def unwritten_of(waiting: WaitingSet) -> UnwrittenRun:
 
 def test_a_run_has_the_ids_of_its_rows_although_some_are_over_before_it_is_written() -> None:
     waiting = WaitingSet()
-    waiting.arrive([Arrival(100, ID), Arrival(101)])
+    waiting.arrive(2, [TimerArrival(0, 100, ID)])
     run = unwritten_of(waiting)
     waiting.cancel([0])
     read = decode_run(run.name, run.encode(epoch=1))
@@ -584,7 +584,7 @@ def test_a_run_is_not_used_with_a_state_from_before_what_it_lacks_was_over() -> 
     """
     earlier, waiting = WaitingSet(), WaitingSet()
     for it in (earlier, waiting):
-        it.arrive([Arrival(100, ID), Arrival(101)])
+        it.arrive(2, [TimerArrival(0, 100, ID)])
     waiting.cancel([0])
     run = unwritten_of(waiting)
     read = decode_run(run.name, run.encode(epoch=1))
@@ -600,7 +600,7 @@ def test_a_merged_run_says_how_many_arrivals_were_over_when_it_was_made() -> Non
     waiting = WaitingSet()
     index = DueIndex(waiting, sizes=Sizes(run_rows=1, runs_max=1, merge_runs=2))
     for number in range(2):
-        waiting.arrive([Arrival(100 + number)])
+        waiting.arrive(1)
         index.add(pack_rows([DueRow(100 + number, number, number)]))
         run = index.flush()
         assert run is not None
@@ -618,7 +618,7 @@ def test_a_run_that_is_read_twice_is_kept() -> None:
     Also one whose file is being written: a restore that failed begins again, and finds files that it has written.
     """
     waiting = WaitingSet()
-    waiting.arrive([Arrival(100), Arrival(101)])
+    waiting.arrive(2)
     run = unwritten_of(waiting)
     read = decode_run(run.name, run.encode(epoch=1))
     index = DueIndex(waiting)
@@ -640,7 +640,7 @@ def test_a_run_that_is_read_twice_is_kept() -> None:
 
 def test_nothing_is_missing_when_nothing_waits() -> None:
     waiting = WaitingSet()
-    waiting.arrive([Arrival(100), Arrival(101)])
+    waiting.arrive(2)
     index = DueIndex(waiting, kept_end=3)
 
     assert [(0, 2), (KEPT, KEPT | 3)] == index.missing()

@@ -9,7 +9,7 @@ from tidemill.timer.timer_changes import Arrived, Decided, Released, Relocated
 from tidemill.timer.timer_command import Reschedule
 from tidemill.timer.timer_partition import TimerPartition
 from tidemill.timer.waiting_bits import CHUNK
-from tidemill.timer.waiting_set import Arrival
+from tidemill.timer.waiting_set import TimerArrival
 
 ID = b"a timer of this topic hashed"[:16]
 
@@ -18,7 +18,7 @@ def test_a_run_that_is_written_while_a_replica_is_restored_has_the_ids_of_its_ro
     """Otherwise a later start would read the run, and not know the ids."""
     rows = pack_rows([DueRow(100, 0, 0), DueRow(101, 1, 1)])
     before = TimerPartition()
-    before.appended(1, Arrived([Arrival(100), Arrival(101, ID)], rows))
+    before.appended(1, Arrived(rows, [TimerArrival(1, 101, ID)]))
     before.committed(1)
     restored = TimerPartition.load(before.save(1))
     restored.restore_range(0, 2, rows, [(1, ID)])
@@ -36,7 +36,7 @@ def test_a_run_that_is_newer_than_the_state_says_nothing_of_records_that_are_mov
     before = TimerPartition()
     arrivals = pack_rows([DueRow(100, it, it) for it in range(3)])
     moved = Relocated(pack_rows([DueRow(100, 2, KEPT), DueRow(500, 1, KEPT | 1)]))
-    before.appended(1, Arrived([Arrival(100)] * 3, arrivals))
+    before.appended(1, Arrived(arrivals))
     before.committed(1)
     saved = before.save(1)
     later = (2, Decided(Reschedule(0, {1: 500}))), (3, moved)
@@ -63,7 +63,7 @@ def test_a_record_whose_time_changes_before_its_copy_commits_is_found_in_the_kep
     """The copy says the old time; the row with the new one must not name the segment that is about to be removed."""
     timers = TimerPartition()
     changes = (
-        Arrived([Arrival(100)], pack_rows([DueRow(100, 0, 0)])),
+        Arrived(pack_rows([DueRow(100, 0, 0)])),
         Decided(Reschedule(0, {0: 500})),
         Relocated(pack_rows([DueRow(100, 0, KEPT)])),
     )
@@ -84,18 +84,18 @@ def test_a_record_whose_time_changes_before_its_copy_commits_is_found_in_the_kep
 def test_deferred_changes_are_applied_in_parts_and_in_order() -> None:
     """A replica that was restored for long has many of them, and other partitions must be served meanwhile."""
     before = TimerPartition()
-    before.appended(1, Arrived([Arrival(100)], pack_rows([DueRow(100, 0, 0)])))
+    before.appended(1, Arrived(pack_rows([DueRow(100, 0, 0)])))
     before.committed(1)
     restored = TimerPartition.load(before.save(1))
     restored.restore_range(0, 1, pack_rows([DueRow(100, 0, 0)]), [])
     for index, first in ((2, 1), (3, 4)):
         rows = pack_rows([DueRow(100, it, it) for it in range(first, first + 3)])
-        restored.appended(index, Arrived([Arrival(100)] * 3, rows))
+        restored.appended(index, Arrived(rows))
         restored.committed(index)
     restored.appended(4, Released([1, 2, 4], 100))
     restored.committed(4)
     steps = [(restored.apply_deferred(3), restored.waiting.end, restored.waiting.count) for _ in range(2)]
-    last_of_all = 5, Arrived([Arrival(100)], pack_rows([DueRow(100, 7, 7)]))
+    last_of_all = 5, Arrived(pack_rows([DueRow(100, 7, 7)]))
     restored.appended(*last_of_all)
     restored.committed(5)  # in the meantime: it is applied after those that were deferred before
     steps += [(restored.apply_deferred(3), restored.waiting.end, restored.waiting.count) for _ in range(2)]
@@ -111,10 +111,10 @@ def test_the_saved_state_has_the_changes_up_to_an_entry() -> None:
     """
     before = TimerPartition()
     for index in range(3):
-        before.appended(index, Arrived([Arrival(100 + index)], pack_rows([DueRow(100 + index, index, index)])))
+        before.appended(index, Arrived(pack_rows([DueRow(100 + index, index, index)])))
 
     restored = TimerPartition.load(before.save(1))
-    restored.appended(2, Arrived([Arrival(102)], pack_rows([DueRow(102, 2, 2)])))
+    restored.appended(2, Arrived(pack_rows([DueRow(102, 2, 2)])))
     for index in range(3):
         restored.committed(index)
 
@@ -124,7 +124,7 @@ def test_the_saved_state_has_the_changes_up_to_an_entry() -> None:
 
 def _arrived(count: int) -> TimerPartition:
     timers = TimerPartition()
-    timers.waiting.arrive([Arrival(100)] * count)
+    timers.waiting.arrive(count)
     return timers
 
 

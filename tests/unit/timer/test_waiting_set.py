@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tidemill.timer.waiting_bits import MalformedBits
-from tidemill.timer.waiting_set import NOT_YET_KNOWN, Arrival, Outcome, WaitingSet
+from tidemill.timer.waiting_set import NOT_YET_KNOWN, Outcome, TimerArrival, WaitingSet
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -14,39 +14,39 @@ A, B = b"a" * 16, b"b" * 16
 def test_a_later_arrival_with_the_same_id_replaces_the_one_that_waits() -> None:
     waiting = WaitingSet(10)
 
-    assert [] == waiting.arrive([Arrival(5), Arrival(7, A)])
-    assert [11] == waiting.arrive([Arrival(9, A), Arrival(9, B)])
+    assert [] == waiting.arrive(2, [TimerArrival(1, 7, A)])
+    assert [11] == waiting.arrive(2, [TimerArrival(0, 9, A), TimerArrival(1, 9, B)])
     assert ([10, 12, 13], 12) == ([it for it in range(10, 14) if waiting.waits(it)], waiting.arrival_of(A))
 
 
 def test_ids_within_one_batch_replace_each_other() -> None:
     waiting = WaitingSet()
 
-    assert [0] == waiting.arrive([Arrival(1, A), Arrival(2, A)])
+    assert [0] == waiting.arrive(2, [TimerArrival(0, 1, A), TimerArrival(1, 2, A)])
     assert 1 == waiting.arrival_of(A)
 
 
 def test_an_arrival_that_only_cancels_waits_for_nothing() -> None:
     waiting = WaitingSet()
-    waiting.arrive([Arrival(1, A)])
+    waiting.arrive(1, [TimerArrival(0, 1, A)])
 
-    assert [0] == waiting.arrive([Arrival(0, A, only_cancels=True)])
-    assert [] == waiting.arrive([Arrival(0, A, only_cancels=True)])
+    assert [0] == waiting.arrive(1, [TimerArrival(0, 0, A, only_cancels=True)])
+    assert [] == waiting.arrive(1, [TimerArrival(0, 0, A, only_cancels=True)])
     assert (0, 3, 3, None) == (waiting.count, waiting.end, waiting.first_waiting(), waiting.arrival_of(A))
 
 
 def test_a_released_id_can_be_used_again() -> None:
     waiting = WaitingSet()
-    waiting.arrive([Arrival(1, A)])
+    waiting.arrive(1, [TimerArrival(0, 1, A)])
     waiting.release([0])
 
-    assert [] == waiting.arrive([Arrival(1, A)])
+    assert [] == waiting.arrive(1, [TimerArrival(0, 1, A)])
     assert 1 == waiting.arrival_of(A)
 
 
 def test_nothing_is_released_twice() -> None:
     waiting = WaitingSet()
-    waiting.arrive([Arrival(1)])
+    waiting.arrive(1)
     waiting.release([0])
 
     with pytest.raises(AssertionError, match="arrival 0"):
@@ -55,7 +55,7 @@ def test_nothing_is_released_twice() -> None:
 
 def test_a_cancel_says_what_was_cancelled_and_what_was_over() -> None:
     waiting = WaitingSet()
-    waiting.arrive([Arrival(1, A), Arrival(2), Arrival(3)])
+    waiting.arrive(3, [TimerArrival(0, 1, A)])
     waiting.release([1])
 
     assert Outcome(2, 1, 2) == waiting.cancel([0, 1, 2, 3, -1])
@@ -65,7 +65,7 @@ def test_a_cancel_says_what_was_cancelled_and_what_was_over() -> None:
 def test_an_occurrence_that_another_has_overtaken_changes_nothing() -> None:
     """Two leaders may have proposed what follows an occurrence: the first one counts."""
     waiting = WaitingSet()
-    waiting.arrive([Arrival(100, b"a" * 16, is_recurring=True)])
+    waiting.arrive(1, [TimerArrival(0, 100, b"a" * 16, is_recurring=True)])
     waiting.release([0], 100)
 
     applied = [waiting.recur(0, 100, 200), waiting.recur(0, 100, 300), waiting.recur(0, 100, NOT_YET_KNOWN)]
@@ -79,7 +79,7 @@ def test_an_occurrence_that_another_has_overtaken_changes_nothing() -> None:
 
 def test_a_rescheduled_arrival_keeps_its_number() -> None:
     waiting = WaitingSet()
-    waiting.arrive([Arrival(1, A), Arrival(2)])
+    waiting.arrive(2, [TimerArrival(0, 1, A)])
     waiting.release([1])
 
     assert Outcome(1, 1, 1) == waiting.reschedule({0: 50, 1: 50, 2: 50})
@@ -91,7 +91,7 @@ def test_a_rescheduled_arrival_keeps_its_number() -> None:
 def test_the_index_sees_ids_bits_and_new_times() -> None:
     waiting = WaitingSet()
     assert not waiting.has_ids
-    waiting.arrive([Arrival(1, A), Arrival(2), Arrival(3, B)])
+    waiting.arrive(3, [TimerArrival(0, 1, A), TimerArrival(2, 3, B)])
     waiting.cancel([0])
     waiting.reschedule({1: 50})
 
@@ -104,7 +104,7 @@ def test_the_index_sees_ids_bits_and_new_times() -> None:
 
 def test_a_state_that_was_cut_is_refused() -> None:
     waiting = WaitingSet()
-    waiting.arrive([Arrival(1), Arrival(2), Arrival(3)])
+    waiting.arrive(3)
     waiting.release([1])
     waiting.reschedule({2: 9})
     encoded = waiting.encode()
@@ -133,8 +133,8 @@ class AgreesWithAModel(RuleBasedStateMachine):
 
     @rule(arrivals=st.lists(st.tuples(st.integers(0, 99), st.sampled_from(IDS), st.booleans()), max_size=5))
     def arrive(self, arrivals: list[tuple[int, bytes | None, bool]]) -> None:
-        expected = []
-        for due, timer_id, cancels in arrivals:
+        expected, timers = [], []
+        for at, (due, timer_id, cancels) in enumerate(arrivals):
             number, self.end = self.end, self.end + 1
             self.at_arrival[number] = due
             if timer_id is not None:
@@ -142,9 +142,10 @@ class AgreesWithAModel(RuleBasedStateMachine):
                     del self.due[former]
                     expected.append(former)
                 self.ids[number] = timer_id
-            if not cancels:
+                timers.append(TimerArrival(at, due, timer_id, cancels))
+            if timer_id is None or not cancels:
                 self.due[number] = due
-        assert expected == self.waiting.arrive([Arrival(*it) for it in arrivals])
+        assert expected == self.waiting.arrive(len(arrivals), timers)
 
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:

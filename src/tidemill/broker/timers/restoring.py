@@ -134,16 +134,15 @@ def read_part(logs: WaitingLogs, first: int, end: int, bits: BitView) -> Part:
     for position, batch in positioned_batches(log, first - mark, end - mark):
         base_offset = read_header(batch).base_offset
         found = arrivals_in(batch, base_offset, position, log.topic_id)
-        base, count = mark + base_offset, len(found.arrivals)
+        base, count = mark + base_offset, found.record_count
         skipped = max(first - base, 0)
         every = kept_in(batch, base_offset, position) if is_kept else found.rows
         part = every[skipped * ROW_BYTES :]
         rows.append(due_scan.waiting_rows(part, bits))
-        timer_ids = [it.timer_id for it in found.arrivals[skipped:]]
-        if any(timer_ids):
-            numbers = arrivals_of(part) if is_kept else range(base + skipped, base + count)
-            named = zip(numbers, timer_ids, strict=True)
-            ids += [(arrival, timer_id) for arrival, timer_id in named if timer_id is not None and bits.waits(arrival)]
+        if found.timers:
+            numbers = arrivals_of(every) if is_kept else range(base, base + count)
+            named = [(numbers[it.at], it.timer_id) for it in found.timers if it.at >= skipped]
+            ids += [(arrival, timer_id) for arrival, timer_id in named if bits.waits(arrival)]
         if base + count - first >= PART_RECORDS and base + count < end:
             return Part(base + count, b"".join(rows), ids)
     return Part(end, b"".join(rows), ids)

@@ -13,7 +13,7 @@ from tidemill.raft.entry import BATCH, Entry
 from tidemill.storage.machine.shard_machine import Batches, Interest, MachineNumber, MachineType, UnknownCommand
 from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.timer.arrival_records import arrivals_in, consumed_by, kept_in
-from tidemill.timer.timer_changes import Arrived, Change, Decided, Released, Relocated
+from tidemill.timer.timer_changes import Change, Decided, Released, Relocated
 from tidemill.timer.timer_command import TIMER, UnknownTimerCommand, decode_command
 from tidemill.timer.timer_partition import TimerPartition
 
@@ -53,7 +53,7 @@ class TimerMachine:
             return Released(consumed_by(payload), entry.append_time)
         if number & ARRIVALS:
             topic_id = self._topic_ids[released_of(number)]
-            return Arrived(*arrivals_in(payload, entry.base_offset, entry.position, topic_id))
+            return arrivals_in(payload, entry.base_offset, entry.position, topic_id)
         return Relocated(kept_in(payload, entry.base_offset, entry.position))
 
     def committed(self, entry: Entry) -> None:
