@@ -114,14 +114,22 @@ class Draft:
         shard survives no further failure.
         """
         if figures is None or figures.membership is None:
-            lost = self.brokers.planned_majority_problem(shard)
-            return "no leader has told its members and figures yet" + (f"; {lost}" if lost else "")
+            return self.untold_problem(shard)
         problem = self.brokers.majority_problem(figures)
         if problem is not None:
             return problem
         absences = (self.brokers.absence(replica) for replica in shard.replicas if replica not in leaving)
         absent = next((absence for absence in absences if absence is not None), None)
         return None if absent is None else f"{absent}; its other replicas stay where they are until it is back or gone"
+
+    def untold_problem(self, shard: Shard, so_far: str = "yet") -> str:
+        """Return what is known of a shard whose members no leader has told, and what an operator can do about it."""
+        lost = self.brokers.planned_majority_problem(shard)
+        if lost is None:
+            former = self.brokers.former_majority_problem(shard)
+            lost = None if former is None else f"if its last move has not ended, {former}"
+        lost = lost or "if that lasts, a majority of its replicas has lost its disk: delete its topic"
+        return f"no leader has told its members and figures {so_far}; {lost}"
 
     def may_copy(self, figures: ShardView) -> bool:
         """Return whether the limits allow a shard's leader to send one more copy."""

@@ -20,6 +20,7 @@ class Policy:
     broker_moves_max: int = 4  # to one broker, and from one broker
     cluster_moves_max: int = 50
     copied_percent: int = 90  # a newcomer that has more stays, although the former member is back
+    untold_after_ms: int = 10_000  # elections and reports take less, so that a shard has lost its majority by then
 
     # Disks.
     disk_percent_max: int = 80  # above, a disk is emptied; no step fills one beyond it

@@ -7,7 +7,8 @@ a *leaver* votes and is planned no more.
   else the best target.  All replicas that are gone are replaced in one goal; the shard's leader promotes one at a time.
 - A newcomer whose broker is SILENT and down, drained or full gets a substitute: otherwise the goal would never be
   reached.
-- A shard that is on its way and has no live majority is a refusal, whatever its reason.
+- A shard that is on its way and has no live majority is a refusal, whatever its reason; so is one that has no leader
+  which could tell a new controller whether it is on its way.
 - A leaver that was replaced because it was gone and is back takes the place of its substitute, unless the substitute
   votes already, or has nearly everything.
 """
@@ -42,6 +43,22 @@ def replace_lost(draft: Draft) -> Slices[None]:
                 _repair(draft, shard_id)  # all its replicas that are gone
             if draft.work.fills_slice(4):
                 yield
+    yield from _name_leaderless(draft)
+
+
+def _name_leaderless(draft: Draft) -> Slices[None]:
+    """
+    Refuse each shard whose members no leader tells a new controller.  It may be on its way, and have lost its majority;
+    nothing else names it, because its planned replicas may all be well.
+    """
+    for shard_id, since_ms in draft.index.untold.items():
+        shard = draft.image.shards[shard_id]
+        is_late = draft.now_ms - since_ms >= draft.policy.untold_after_ms
+        if is_late and shard_id != METADATA_SHARD and not _lost(draft, shard, ()):  # those are refused already
+            so_far = f"for {duration(draft.now_ms - since_ms)}"
+            draft.refuse(shard.reason, shard_id, draft.untold_problem(shard, so_far))
+        if draft.work.fills_slice(2):
+            yield
 
 
 def _repair(draft: Draft, shard_id: ShardId) -> None:

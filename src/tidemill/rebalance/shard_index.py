@@ -51,7 +51,8 @@ class ShardIndex:
         self.began_at_ms = began_at_ms
         self.under_way: dict[ShardId, None] = {}  # shards whose voters are not the planned ones
         self.missing_bytes = 0  # that the new replicas of these shards lack together
-        self.untold: dict[ShardId, None] = {}  # shards whose voters no leader has told yet: any may be under way
+        self.untold: dict[ShardId, int] = {}
+        """Shards whose voters no leader has told yet, so that any may be under way; and since when."""
         self.awaits_leader: dict[ShardId, None] = {}  # shards that another broker leads than the preferred one
         self.crowded: dict[ShardId, None] = {}  # shards with a rack that has two replicas more than a usable rack
         self.planned_bytes: Counter[BrokerId] = Counter()  # of shards whose size is known
@@ -146,7 +147,10 @@ class ShardIndex:
         leader = None if figures is None else figures.leader
         awaits_leader = leader is not None and leader != replicas[0].broker_id
         _put(self.under_way, shard_id, is_under_way)
-        _put(self.untold, shard_id, figures is None or figures.membership is None)
+        if figures is None or figures.membership is None:
+            self.untold.setdefault(shard_id, now_ms)
+        else:
+            self.untold.pop(shard_id, None)
         _put(self.awaits_leader, shard_id, awaits_leader)
         _put(self.crowded, shard_id, _is_crowded(replicas, racks))
         step = self._steps.get(shard_id)

@@ -46,6 +46,7 @@ class ModelledShard:
     copied: dict[ReplicaKey, int] = field(default_factory=dict)  # bytes that members who do not vote have
     late: frozenset[int] = frozenset()  # brokers whose replica lags behind
     is_known: bool = True
+    previous: tuple[ReplicaKey, ...] = ()  # planned before the last goal
 
 
 class ModelledCluster:
@@ -85,7 +86,7 @@ class ModelledCluster:
     def plan(self, shard_id: int, *broker_ids: int, reason: Reason, copied: int = 0) -> None:
         """Give a shard another goal; its newcomers have `copied` bytes already."""
         shard = self.shards[shard_id]
-        shard.replicas, shard.reason = keys(*broker_ids), reason
+        shard.previous, shard.replicas, shard.reason = shard.replicas, keys(*broker_ids), reason
         shard.copied = {replica: copied for replica in shard.replicas if replica not in shard.voters}
         self._changed(shard_id)
 
@@ -133,6 +134,7 @@ class ModelledCluster:
                 partition_count=1,
                 initial_voters=shard.replicas,
                 replicas=shard.replicas,
+                previous=shard.previous,
                 reason=shard.reason,
             )
             for number, shard in self.shards.items()

@@ -7,6 +7,11 @@ import pytest
 from tests.unit.rebalance.modelled_cluster import GIB, UNBALANCED, ModelledCluster, ids
 from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.move_reason import Reason
+from tidemill.rebalance.plan import Plan, Refusal
+
+
+def of_shards(plan: Plan) -> list[Refusal]:
+    return [refusal for refusal in plan.refusals if refusal.what.startswith("shard")]
 
 
 def test_a_replica_of_a_broker_that_is_gone_gets_a_place_elsewhere() -> None:
@@ -136,6 +141,59 @@ def test_a_new_controller_names_who_must_come_back_as_well() -> None:
         for it in sentences
     )
     assert any(f"{told}; 0 of 1 planned replicas" in it and "; broker 3 must come back" in it for it in sentences)
+
+
+def test_a_new_controller_names_the_former_members_of_a_move_that_must_come_back() -> None:
+    """
+    All brokers that the shard is planned on are well, and no broker that is gone carries it.  So nothing else says that
+    the move waits for a member that was to leave.
+    """
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2)
+    cluster.plan(1, 1, 3, reason=Reason.COUNT)
+    cluster.forget(1)
+    cluster.lose(2)
+    assert [] == of_shards(cluster.decide())  # the shard may only be electing a leader
+    cluster.now_ms += cluster.policy.untold_after_ms
+
+    plan = cluster.decide()
+
+    (refusal,) = of_shards(plan)
+    assert ([], "shard 1") == ([*plan.steps], refusal.what)
+    assert refusal.sentence == (
+        "shard 1: no leader has told its members and figures for 10 s; if its last move has not ended, 1 of 2 replicas "
+        "before its last move is live, which is no majority; broker 2 must come back"
+    )
+
+
+def test_a_shard_that_never_has_a_leader_is_refused_with_the_way_out() -> None:
+    """
+    Its only replica was on a disk that an empty one has replaced: all brokers are well, and still it is never served.
+    """
+    cluster = ModelledCluster([None] * 3)
+    cluster.add(1)
+    cluster.add(2)
+    cluster.forget(1)
+    cluster.decide()
+    cluster.now_ms += cluster.policy.untold_after_ms
+
+    (refusal,) = of_shards(cluster.decide())
+
+    assert "shard 1" == refusal.what
+    assert refusal.sentence.endswith("a majority of its replicas has lost its disk: delete its topic")
+
+
+def test_a_shard_without_a_leader_that_lacks_a_replica_is_refused_once() -> None:
+    """The refusal to replace the replica says all of it already."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2, 3)
+    cluster.forget(1)
+    cluster.lose(2)
+    cluster.lose(3)
+    cluster.decide()
+    cluster.now_ms += cluster.policy.untold_after_ms
+
+    assert ["shard 1"] == [refusal.what for refusal in of_shards(cluster.decide())]
 
 
 def test_a_broker_that_is_live_again_before_the_newcomer_votes_gets_its_replica_back() -> None:
