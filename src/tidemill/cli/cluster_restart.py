@@ -74,7 +74,7 @@ def refusal(brokers: list[Row], controller: int | None, *, is_stalled: bool = Fa
         if row["drain"] == "none" and row["is_ready"] and 0 < row["not_in_sync"] == row["untold"]:
             return (
                 f"the controller does not know yet whether broker {number} is in sync: it is new, or shards have no "
-                "leader; try again in some seconds"
+                "leader; try again in some seconds; if that lasts, `tidemill cluster rebalance` says why"
             )
         if row["drain"] == "none" and (row["not_in_sync"] or not row["is_ready"]):
             return f"broker {number} is not in sync; run `tidemill cluster undrain {number} --wait {WAIT}`"

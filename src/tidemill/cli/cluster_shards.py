@@ -89,7 +89,7 @@ def moves(
             if found["count"] > len(found["moves"]):
                 print(f"{counted(found['count'] - len(found['moves']), 'shard')} more")
             if why := untold_text(found):
-                print(f"{why}: the controller is new, or they have no leader.  Look again in some seconds.")
+                print(f"The controller is new, or shards have no leader: {why}.")
 
 
 def move(

@@ -23,7 +23,7 @@ STEP_COLUMNS: Final = ("shard", "why", "planned", "bytes", "step")
 REFUSAL_COLUMNS: Final = ("what", "problem")
 UNTOLD: Final = (
     "'-' and '+?': the leaders of some shards have not told the controller their figures yet: it is new, or they have "
-    "no leader.  Look again in some seconds."
+    "no leader.  Look again in some seconds; if that lasts, `tidemill cluster rebalance` says why."
 )
 Row = dict[str, Any]
 

@@ -16,6 +16,7 @@ from tidemill.model.data_size import size_text
 POLL_S: Final = 0.5
 SHOW_S: Final = 10.0  # between two lines if stderr is not a terminal
 PAGE: Final = 1_000  # shards in one answer
+SHARDS_NAMED_MAX: Final = 5
 WAIT_MS_MAX: Final = 30 * 24 * 3_600_000
 
 Left = Callable[[], str | None]  # returns what is left to do; None: nothing
@@ -109,7 +110,8 @@ def move_left(cluster: ClusterHttp, shard_id: int) -> str | None:
     found = cluster.get("/v1/moves")
     row = next((row for row in found["moves"] if row["shard_id"] == shard_id), None)
     if row is None:
-        return _unlisted_text(found) or untold_text(found)
+        are_others = 0 < found["untold"] == len(found["untold_shards"]) and shard_id not in found["untold_shards"]
+        return _unlisted_text(found) or (None if are_others else untold_text(found))
     return f"voters {row['voters']}, {size_text(row['remaining'])} to copy"
 
 
@@ -126,7 +128,10 @@ def sync_left(cluster: ClusterHttp, broker_id: int) -> str | None:
     late = row["not_in_sync"] - untold
     parts = [f"{counted(late, 'shard')} not in sync"] if late else []
     if untold:
-        parts.append(f"the leaders of {counted(untold, 'shard')} have not told the controller yet")
+        parts.append(
+            f"the leaders of {counted(untold, 'shard')} have not told the controller yet; if that lasts, `tidemill "
+            "cluster rebalance` says why"
+        )
     return ", ".join(parts) or None
 
 
@@ -159,9 +164,14 @@ def _unlisted_text(found: dict[str, Any]) -> str | None:
 
 
 def untold_text(found: dict[str, Any]) -> str | None:
-    """Return how many shards may be under way although `/v1/moves` lacks them: a new controller has to be told."""
-    untold = found["untold"]
-    return f"the voters of {counted(untold, 'shard')} are not known yet" if untold else None
+    """Return which shards may be under way although `/v1/moves` lacks them: a new controller has to be told."""
+    if not found["untold"]:
+        return None
+    named = found["untold_shards"][:SHARDS_NAMED_MAX]
+    more = found["untold"] - len(named)
+    which = f"shard {named[0]}" if found["untold"] == len(named) == 1 else f"shards {', '.join(map(str, named))}"
+    which = f"{which} and {more} more" if named and more else which if named else counted(more, "shard")
+    return f"the voters of {which} are not known yet; if that lasts, `tidemill cluster rebalance` says why"
 
 
 def _broker(cluster: ClusterHttp, broker_id: int) -> dict[str, Any] | None:

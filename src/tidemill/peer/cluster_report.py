@@ -81,6 +81,7 @@ class Response(Message):
     moves: Sequence[Move] = field(array(Move), default=())
     moves_count: int = field(INT32, default=0)  # all, of which `moves` has some
     untold_count: int = field(INT32, tag=0, default=0)  # shards whose voters no leader has told yet
+    untold: Sequence[int] = field(array(INT64), tag=1, default=())  # these shards, or some of them
 
 
 API = Api(key=10_022, versions=range(1), flexible_from=0, request=Request, response=Response)

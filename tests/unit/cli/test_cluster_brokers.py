@@ -93,11 +93,14 @@ def test_moves_that_a_new_controller_does_not_know_are_not_passed_over(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An empty table alone would say that nothing moves."""
-    monkeypatch.setattr(ClusterHttp, "get", lambda *_: {"moves": [], "count": 0, "untold": 2})
+    monkeypatch.setattr(ClusterHttp, "get", lambda *_: {"moves": [], "count": 0, "untold": 2, "untold_shards": [4, 7]})
 
     moves(once=True, http=HTTP)
 
-    assert "the voters of 2 shards are not known yet: the controller is new" in capsys.readouterr().out
+    assert (
+        "The controller is new, or shards have no leader: the voters of shards 4, 7 are not known yet"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("alone", [[], [5], [*range(12)]])

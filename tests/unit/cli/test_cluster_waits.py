@@ -14,11 +14,13 @@ from tidemill.cli.cluster_waits import (
     move_left,
     replicas_left,
     sync_left,
+    untold_text,
     wait,
 )
 from tidemill.cli.failure import Failed
 from tidemill.client.broker_http import NotReady, Refused
 
+LASTING = "; if that lasts, `tidemill cluster rebalance` says why"
 DRAIN = Awaited(
     doing="draining broker 3",
     undone="broker 3 is not empty",
@@ -143,10 +145,10 @@ def test_a_drain_ends_when_nothing_is_planned_there_and_nothing_is_still_a_voter
         ({"is_ready": False}, "it is not ready to lead"),
         ({"presence": "gone"}, "it is gone until it has been back for a while"),
         ({"not_in_sync": 2}, "2 shards not in sync"),
-        ({"not_in_sync": 1, "untold": 1}, "the leaders of 1 shard have not told the controller yet"),
+        ({"not_in_sync": 1, "untold": 1}, f"the leaders of 1 shard have not told the controller yet{LASTING}"),
         (
             {"not_in_sync": 3, "untold": 2},
-            "1 shard not in sync, the leaders of 2 shards have not told the controller yet",
+            f"1 shard not in sync, the leaders of 2 shards have not told the controller yet{LASTING}",
         ),
     ],
 )
@@ -182,11 +184,33 @@ def test_a_broker_that_some_topic_never_can_do_without_is_not_waited_for() -> No
 def test_nothing_has_ended_before_a_new_controller_knows_all_voters() -> None:
     """A leader that has not reported yet may lead a shard that is under way."""
     answers = Answers(
-        rebalance={"brokers": [{"broker_id": 3, "replicas": 0}]}, moves={"moves": [], "count": 0, "untold": 1}
+        rebalance={"brokers": [{"broker_id": 3, "replicas": 0}]},
+        moves={"moves": [], "count": 0, "untold": 1, "untold_shards": [4]},
     )
 
-    assert "the voters of 1 shard are not known yet" == replicas_left(answers, 3)  # type: ignore[arg-type]
-    assert "the voters of 1 shard are not known yet" == move_left(answers, 4)  # type: ignore[arg-type]
+    assert f"the voters of shard 4 are not known yet{LASTING}" == replicas_left(answers, 3)  # type: ignore[arg-type]
+    assert f"the voters of shard 4 are not known yet{LASTING}" == move_left(answers, 4)  # type: ignore[arg-type]
+
+
+def test_a_move_does_not_wait_for_other_shards_that_have_no_leader() -> None:
+    """One of them may have lost its only disk, and then no leader ever tells its voters."""
+    found: dict[str, Any] = {"moves": [], "count": 0, "untold": 1, "untold_shards": [4]}
+
+    assert move_left(Answers(moves=found), 5) is None  # type: ignore[arg-type]
+    assert "shards 4 and 1 more" in (move_left(Answers(moves=found | {"untold": 2}), 5) or "")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("untold", "shards", "which"),
+    [(2, [4, 7], "shards 4, 7"), (7, [*range(1, 8)], "shards 1, 2, 3, 4, 5 and 2 more"), (3, [], "3 shards")],
+)
+def test_the_shards_that_a_new_controller_does_not_know_are_named_in_part(
+    untold: int, shards: list[int], which: str
+) -> None:
+    """An older controller tells only how many they are."""
+    assert f"the voters of {which} are not known yet{LASTING}" == untold_text(
+        {"untold": untold, "untold_shards": shards}
+    )
 
 
 def test_a_move_has_ended_when_it_is_not_under_way() -> None:

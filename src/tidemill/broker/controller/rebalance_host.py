@@ -10,13 +10,19 @@ twice.  Nothing is kept for the next controller: the image says what was planned
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from tidemill.broker.controller.broker_watch import BrokerWatch
 from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.controller.planner_view import Figures, PlannerView
 from tidemill.broker.controller.rebalance_history import RebalanceHistory
-from tidemill.broker.controller.rebalance_report import RebalanceReport, moves_under_way, reported_brokers
+from tidemill.broker.controller.rebalance_report import (
+    MOVES_MAX,
+    RebalanceReport,
+    moves_under_way,
+    reported_brokers,
+)
 from tidemill.broker.controller.sliced_jobs import SlicedJobs
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
@@ -195,6 +201,7 @@ class RebalanceHost:
             moves=moves_under_way(image, view, index),
             moves_count=len(index.under_way),
             untold_count=len(index.untold),
+            untold=tuple(islice(index.untold, MOVES_MAX)),
         )
 
     def broker_views(self) -> Mapping[BrokerId, BrokerView]:

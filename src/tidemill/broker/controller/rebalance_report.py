@@ -64,6 +64,7 @@ class RebalanceReport:
     moves: tuple[MoveUnderWay, ...] = ()
     moves_count: int = 0  # all of them, of which `moves` has MOVES_MAX at most
     untold_count: int = 0  # shards whose voters no leader has told yet: any of them may be under way, too
+    untold: tuple[ShardId, ...] = ()  # these shards, MOVES_MAX of them at most
 
 
 def reported_brokers(image: ClusterImage, view: View, index: ShardIndex) -> dict[BrokerId, ReportedBroker]:

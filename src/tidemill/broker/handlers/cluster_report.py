@@ -56,6 +56,7 @@ def _response(report: RebalanceReport) -> Response:
         moves=[_move(it) for it in report.moves],
         moves_count=report.moves_count,
         untold_count=report.untold_count,
+        untold=report.untold,
     )
 
 

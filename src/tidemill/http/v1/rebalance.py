@@ -96,6 +96,7 @@ class Moves(msgspec.Struct, frozen=True):
     moves: tuple[Moving, ...]
     count: Annotated[int, Meta(description="All moves under way; `moves` has some of them if there are very many.")]
     untold: Annotated[int, Meta(description="Shards whose voters no leader has told to a new controller yet.")]
+    untold_shards: Annotated[tuple[int, ...], Meta(description="These shards, or some of them if there are very many.")]
 
 
 async def rebalance(call: Call) -> Rebalance:
@@ -130,6 +131,7 @@ async def moves(call: Call) -> Moves:
         ),
         found.moves_count,
         found.untold_count,
+        tuple(found.untold),
     )
 
 

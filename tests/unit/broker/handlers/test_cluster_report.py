@@ -98,12 +98,15 @@ def test_a_broker_is_not_empty_before_its_replicas_are_copied() -> None:
         assert [] == first.broker.leadership_transfers.here([(METADATA_SHARD, to.broker.broker_id)])
         world.until(lambda: to.broker.controller.leads, "there is another controller")
         world.pass_time(1_500)
-        untold = asked(to).brokers[2]
+        report = asked(to)
+        untold = report.brokers[2]
     world.hold()
     world.until(lambda: not asked(to).brokers[2].leaving, "it is copied")
 
     planned_on_all = 1  # the metadata shard has three voters: 1, 2 and 3
     assert [(planned_on_all, 1)] * 2 == [(it.replicas, it.leaving) for it in (told, untold)]
+    assert report.untold_count == len(report.untold)
+    assert 1 in report.untold
 
 
 @pytest.mark.parametrize("request_", [Request(), cluster_operation.Request(operation=Operation.MAY_STOP, broker_id=1)])
