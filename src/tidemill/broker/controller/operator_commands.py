@@ -220,10 +220,9 @@ class OperatorCommands:
     def move(self, shard_id: ShardId, brokers: Sequence[BrokerId]) -> Pending[Answer]:
         """Plan the replicas of a shard, the preferred leader first."""
         shard = self._image().shards.get(shard_id)
-        full = None if shard is None else self._disk_problem(shard, brokers)
+        full = None if shard is None else self.disk_problem(shard, brokers)
         if full is not None:
-            why = f"replicas of shard {shard_id} on brokers {list(brokers)} are refused: {full}"
-            return _answered(Answer(Problem(errors.INVALID_REPLICA_ASSIGNMENT, why)))
+            return _answered(Answer(full))
         return self._plan(
             Move(
                 shard_id=shard_id,
@@ -260,15 +259,17 @@ class OperatorCommands:
             )
         )
 
-    def _disk_problem(self, shard: Shard, brokers: Sequence[BrokerId]) -> str | None:
+    def disk_problem(self, shard: Shard, brokers: Sequence[BrokerId]) -> Problem | None:
         """Return why the planner would soon undo a move to `brokers`: a newcomer's disk is too full."""
         known = self._host.broker_views()
         there = broker_ids((*shard.replicas, *(shard.previous if self._is_under_way(shard) else ())))
         for broker_id in brokers:
             if broker_id in known and broker_id not in there:
-                problem = disk_problem(known[broker_id], self._host.policy)
-                if problem is not None:
-                    return f"{problem}; free space on it, or name another one"
+                full = disk_problem(known[broker_id], self._host.policy)
+                if full is not None:
+                    what = f"replicas of shard {shard.shard_id} on brokers {list(brokers)} are refused"
+                    why = f"{what}: {full}; free space on it, or name another one"
+                    return Problem(errors.INVALID_REPLICA_ASSIGNMENT, why)
         return None
 
     def _is_under_way(self, shard: Shard | None) -> bool:

@@ -68,6 +68,10 @@ def _plan(request: Request, broker: Broker) -> Pending[Response]:
         broker.reported_load.voters,
         may_change_factor=request.allow_replication_factor_change,
     )
+    for move in [*decided.moves]:
+        full = broker.operator_commands.disk_problem(broker.image.shards[move.shard_id], move.brokers)
+        if full is not None:
+            decided.refuse(move.shard_id, full)
     pending: Pending[Response] = Pending()
     if not decided.moves:
         pending.complete(_response(request, decided.problems))

@@ -137,6 +137,29 @@ def test_nothing_is_moved_to_a_broker_that_is_down(world: ClusterWorld) -> None:
     assert f"broker {down.number} is down" in answer.responses[0].partitions[0].error_message
 
 
+def test_nothing_is_moved_to_a_broker_whose_disk_is_full(world: ClusterWorld) -> None:
+    """The planner would soon give the shard another goal, and the user not learn why.  The way back stays open."""
+    controller = world.controller
+    full = world[3 if controller.number != 3 else 2]
+    there = [1, 2] if full.number == 3 else [1, 3]
+    goal = [1, full.number]
+    for name in ("v", "w"):
+        world.create(name, 1, brokers=there if name == "v" else goal)
+    world.hold(to=there[1:])
+    back = asked(controller, assigning({0: there}, topic="w"))
+    full.disk.free_bytes = 1 << 20
+    world.pass_time(15_000)
+
+    refused = asked(controller, assigning({0: goal}, topic="v"))
+    cancelled = asked(controller, assigning({0: None}, topic="w"))
+
+    assert {0: errors.INVALID_REPLICA_ASSIGNMENT} == codes(refused)
+    assert f"the disk of broker {full.number} is" in refused.responses[0].partitions[0].error_message
+    assert {0: errors.NONE} == codes(back) == codes(cancelled)
+    assert sorted(there) == planned(world, "v")
+    assert sorted(goal) == planned(world, "w")
+
+
 def next_controller(world: ClusterWorld) -> Node:
     """Let another broker become the controller."""
     to = followers(world)[0]
