@@ -47,6 +47,7 @@ class ModelledShard:
     late: frozenset[int] = frozenset()  # brokers whose replica lags behind
     is_known: bool = True
     previous: tuple[ReplicaKey, ...] = ()  # planned before the last goal
+    measured_at_ms: int | None = None  # when its leader measured what is reported; None: now
 
 
 class ModelledCluster:
@@ -232,7 +233,7 @@ class ModelledCluster:
             in_sync=frozenset(voter.broker_id for voter in shard.voters if self._is_in_sync(shard, voter)),
             behind={replica.broker_id: shard.size - copied for replica, copied in shard.copied.items()},
             leader=None if shard.leader is None else BrokerId(shard.leader),
-            figures_at_ms=self.now_ms,
+            figures_at_ms=self.now_ms if shard.measured_at_ms is None else shard.measured_at_ms,
         )
 
     def _is_in_sync(self, shard: ModelledShard, member: ReplicaKey) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.unit.rebalance.modelled_cluster import UNBALANCED, ModelledCluster, ids
 from tidemill.model.broker_state import Drain
 from tidemill.model.move_reason import Reason
+from tidemill.model.shard import ShardId
 from tidemill.rebalance.plan import Step
 
 MINUTE_MS = 60_000
@@ -107,6 +108,32 @@ def test_leaders_balance_only_on_figures_newer_than_the_last_step() -> None:
         plan.refusals[0].sentence
     )
     assert later
+
+
+def test_a_shard_is_not_led_elsewhere_for_what_was_measured_before_its_last_step() -> None:
+    """
+    Its leader reports it again only when the figure has changed by a quarter, or after a minute, although the figures
+    of the brokers are newer.
+    """
+    cluster = ModelledCluster([None] * 4)
+    for cost in (300, 400):
+        cluster.add(1, 2, 3, cpu=cost)
+    cluster.decide()
+    for shard_id in cluster.shards:
+        cluster.plan(shard_id, 1, 2, 4, reason=Reason.COUNT)
+    cluster.decide()  # sees that the steps have begun
+    cluster.advance()
+    cluster.decide()  # sees that they have ended
+    ended_at_ms = cluster.now_ms
+    cluster.advance(milliseconds=20_000)
+    for shard_id, shard in cluster.shards.items():
+        shard.measured_at_ms = ended_at_ms + 9_999
+        cluster.index.changed([ShardId(shard_id)])
+    early = leader_steps(cluster)
+    cluster.shards[2].measured_at_ms = ended_at_ms + 10_000
+    cluster.index.changed([ShardId(2)])
+
+    assert ([], [2]) == (early, [step.shard_id for step in leader_steps(cluster)])
 
 
 def test_transfers_that_are_planned_count_as_done() -> None:

@@ -391,7 +391,7 @@ def test_a_target_is_not_filled_beyond_its_limit() -> None:
     cluster = ModelledCluster([None] * 4)
     for _ in range(3):
         cluster.add(1, 2, 3, size=10 * GIB)
-    cluster.other_bytes[4] = 59 * GIB
+    cluster.other_bytes[4] = 60 * GIB  # with two replicas of 10 GiB, exactly 80 %
     cluster.lose(2)
 
     plan = cluster.decide()
