@@ -81,7 +81,7 @@ class BrokerSet:
 
     def former_majority_problem(self, shard: Shard) -> str | None:
         """Likewise by the replicas before the shard's last move, which vote as long as that has not ended."""
-        return self._majority_problem(shard.previous, "replicas before its last move") if shard.previous else None
+        return self._majority_problem(shard.previous, "former replicas") if shard.previous else None
 
     def _majority_problem(self, replicas: Sequence[ReplicaKey], what: str) -> str | None:
         dead = [replica.broker_id for replica in replicas if not self.is_live(replica)]

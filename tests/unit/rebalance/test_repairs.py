@@ -161,8 +161,8 @@ def test_a_new_controller_names_the_former_members_of_a_move_that_must_come_back
     (refusal,) = of_shards(plan)
     assert ([], "shard 1") == ([*plan.steps], refusal.what)
     assert refusal.sentence == (
-        "shard 1: no leader has told its members and figures for 10 s; if its last move has not ended, 1 of 2 replicas "
-        "before its last move is live, which is no majority; broker 2 must come back"
+        "shard 1: no leader has told its members and figures for 10 s; if its last move has not ended, 1 of 2 former "
+        "replicas is live, which is no majority; broker 2 must come back"
     )
 
 
