@@ -80,8 +80,13 @@ class BrokerSet:
         return self._majority_problem(shard.replicas, "planned replicas")
 
     def former_majority_problem(self, shard: Shard) -> str | None:
-        """Likewise by the replicas before the shard's last move, which vote as long as that has not ended."""
-        return self._majority_problem(shard.previous, "former replicas") if shard.previous else None
+        """
+        Likewise by the replicas before the shard's last move, which vote as long as that has not ended.  It has ended
+        if a broker of them has been removed, which a member cannot be.
+        """
+        if not shard.previous or any(replica.broker_id not in self.known for replica in shard.previous):
+            return None
+        return self._majority_problem(shard.previous, "former replicas")
 
     def _majority_problem(self, replicas: Sequence[ReplicaKey], what: str) -> str | None:
         dead = [replica.broker_id for replica in replicas if not self.is_live(replica)]
@@ -89,8 +94,20 @@ class BrokerSet:
         needed = len(replicas) // 2 + 1 - live
         if needed <= 0:
             return None
-        who = brokers_text(dead) if needed == len(dead) else f"{needed} of {brokers_text(dead)}"
-        return f"{live} of {len(replicas)} {what} {is_or_are(live)} live, which is no majority; {who} must come back"
+        lost = [replica.broker_id for replica in replicas if self._is_lost(replica)]
+        may_return = [broker_id for broker_id in dead if broker_id not in lost]
+        way_out = f"{brokers_text(may_return)} must come back"
+        if needed > len(may_return):
+            have = "has another data directory" if len(lost) == 1 else "have other data directories"
+            way_out = f"{brokers_text(lost)} {have}, so the shard is lost for good: delete its topic"
+        elif needed < len(may_return):
+            way_out = f"{needed} of {way_out}"
+        return f"{live} of {len(replicas)} {what} {is_or_are(live)} live, which is no majority; {way_out}"
+
+    def _is_lost(self, replica: ReplicaKey) -> bool:
+        """Return whether another directory has taken the place of a replica's, which cannot return."""
+        broker = self.known.get(replica.broker_id)
+        return broker is not None and broker.key != replica
 
     def text_of_silence(self, broker_id: BrokerId) -> str:
         broker = self.known.get(broker_id)

@@ -7,7 +7,7 @@ from typing import Any
 from tests.unit.metadata.controller_world import ENDPOINTS, voter
 from tidemill.metadata.feature_levels import NEWEST
 from tidemill.metadata.image import EMPTY, Broker, ClusterImage, Shard
-from tidemill.model.broker_id import BrokerId, ReplicaKey
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.broker_state import Drain, Presence
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import ShardId
@@ -114,6 +114,16 @@ class ModelledCluster:
             presence=Presence.ACTIVE,
         )
         self._elect()
+
+    def replace_directory(self, broker_id: int) -> None:
+        """Let a broker come back with an empty directory, which takes the place of its former one in all goals."""
+        former = self.brokers[broker_id].key
+        key = ReplicaKey(former.broker_id, DirectoryId(bytes([100 + broker_id]) * 16))
+        self.set(broker_id, key=key)
+        self.bring_back(broker_id)
+        for number, shard in self.shards.items():
+            shard.replicas = tuple(key if replica == former else replica for replica in shard.replicas)
+            self._changed(number)
 
     @property
     def image(self) -> ClusterImage:
@@ -236,6 +246,10 @@ class ModelledCluster:
             figures_at_ms=self.now_ms if shard.measured_at_ms is None else shard.measured_at_ms,
         )
 
+    def _is_live(self, replica: ReplicaKey) -> bool:
+        broker = self.brokers[replica.broker_id]
+        return broker.is_live and broker.key == replica
+
     def _is_in_sync(self, shard: ModelledShard, member: ReplicaKey) -> bool:
         return self.brokers[member.broker_id].is_live and member.broker_id not in shard.late
 
@@ -246,7 +260,7 @@ class ModelledCluster:
 
     def _lead(self, shard: ModelledShard) -> None:
         """Let the first planned replica that votes and is live lead, if a majority of the voters is live."""
-        live = [voter for voter in shard.voters if self.brokers[voter.broker_id].is_live]
+        live = [voter for voter in shard.voters if self._is_live(voter)]
         able = [replica for replica in (*shard.replicas, *shard.voters) if replica in live]
         has_majority = len(live) > len(shard.voters) // 2
         shard.leader = able[0].broker_id if able and has_majority else None

@@ -81,6 +81,31 @@ def test_a_move_under_way_whose_shard_loses_its_majority_is_a_refusal_too() -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("replaced", "way_out"),
+    [
+        (
+            (2, 3),
+            "1 of 3 voters is live, which is no majority; brokers 2, 3 have other data directories, so the shard ",
+        ),
+        ((2,), "1 of 3 voters is live, which is no majority; broker 3 must come back"),
+    ],
+)
+def test_a_disk_that_was_replaced_is_not_waited_for(replaced: tuple[int, ...], way_out: str) -> None:
+    """The broker is live: an operator who read that it must come back would look for what is wrong with it."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2, 3)
+    cluster.lose(2)
+    cluster.lose(3)
+    for broker_id in replaced:
+        cluster.replace_directory(broker_id)
+
+    (refusal,) = of_shards(cluster.decide())
+
+    assert way_out in refusal.sentence
+    assert (len(replaced) == 2) == refusal.sentence.endswith("so the shard is lost for good: delete its topic")
+
+
 def test_a_shard_without_figures_is_refused() -> None:
     """A size that is not known never counts as zero: the target could overflow."""
     cluster = ModelledCluster([None] * 4)
@@ -164,6 +189,21 @@ def test_a_new_controller_names_the_former_members_of_a_move_that_must_come_back
         "shard 1: no leader has told its members and figures for 10 s; if its last move has not ended, 1 of 2 former "
         "replicas is live, which is no majority; broker 2 must come back"
     )
+
+
+def test_a_former_member_that_was_removed_is_not_waited_for() -> None:
+    """A broker is removed only when it is no member, so the last move has ended."""
+    cluster = ModelledCluster([None] * 4)
+    cluster.add(1, 2)
+    cluster.plan(1, 1, 3, reason=Reason.COUNT)
+    cluster.forget(1)
+    del cluster.brokers[2]
+    cluster.decide()
+    cluster.now_ms += cluster.policy.untold_after_ms
+
+    (refusal,) = of_shards(cluster.decide())
+
+    assert "former" not in refusal.sentence
 
 
 def test_a_shard_that_never_has_a_leader_is_refused_with_the_way_out() -> None:
