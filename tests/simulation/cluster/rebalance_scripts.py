@@ -203,6 +203,26 @@ def copy_without_a_majority(run: DirectedRun) -> None:
     run.require(any("must come back" in it for it in refusals), f"nothing says who must come back: {refusals}")
 
 
+def new_controller_without_a_majority(run: DirectedRun) -> None:
+    """The controller changes after a shard has lost its majority on its way, and no leader tells the next one of it."""
+    (shard,) = run.shards
+    stays, *lost = sorted(run.goal(shard), key=lambda it: it is not run.controller)
+    newcomer, other = sorted(run.away(stays, *lost), key=lambda it: it is run.controller)[:2]
+    after = next(it for it in (newcomer, other) if it in run.goal(METADATA_SHARD))
+    run.is_copying_slow = True
+    run.move(shard, stays, lost[0], newcomer)
+    run.until(lambda: run.newcomers(shard) == {newcomer}, f"{newcomer.name} is not planned")
+    run.lose(*lost)
+    run.until(lambda: not run.voters(shard), f"shard {shard} has a leader without a majority")
+    run.let_lead(after, METADATA_SHARD)
+
+    def is_named() -> bool:
+        sentences = [it.sentence for it in run.report().refusals if it.what == f"shard {shard}"]
+        return any("former replicas is live" in it and "must come back" in it for it in sentences)
+
+    run.until(is_named, "nothing says who must come back", 30)
+
+
 def newcomer_lost(run: DirectedRun) -> None:
     """A broker dies while it gets a replica."""
     _spoil_newcomer(run, run.lose)
@@ -455,6 +475,7 @@ GONE_AND_LIVE: Final = Script(act=gone_and_live, shards=3, settings={**STEADY, *
 COPY_WITHOUT_A_MAJORITY: Final = Script(
     act=copy_without_a_majority, brokers=6, shards=2, settings={**NEVER_GONE, **ONE_COPY}
 )
+NEW_CONTROLLER_WITHOUT_A_MAJORITY: Final = Script(act=new_controller_without_a_majority, brokers=6, settings=NEVER_GONE)
 NEWCOMER_LOST: Final = Script(act=newcomer_lost, settings=NEVER_GONE)
 NEWCOMER_DRAINED: Final = Script(act=newcomer_drained)
 NEWCOMER_FULL: Final = Script(act=newcomer_full)
@@ -488,6 +509,7 @@ SCRIPTS: Final = (
     BACK_LATE,
     GONE_AND_LIVE,
     COPY_WITHOUT_A_MAJORITY,
+    NEW_CONTROLLER_WITHOUT_A_MAJORITY,
     NEWCOMER_LOST,
     NEWCOMER_DRAINED,
     NEWCOMER_FULL,
