@@ -150,7 +150,13 @@ class Draft:
             self.waiting[reason] += 1
             return Outcome.WAITS
         staying = [replica for replica in shard.replicas if replica != source]
-        choice = self.targets.choose(staying, figures.size, without=(source.broker_id,), on_rack_max=on_rack_max)
+        choice = self.targets.choose(
+            staying,
+            figures.size,
+            without=(source.broker_id,),
+            on_rack_max=on_rack_max,
+            waits_for_rack=reason is not Reason.DISK,  # a disk that is too full soon refuses writes
+        )
         self.work.add(choice.looked_at)
         if choice.chosen is not None:
             self.step(shard, figures, {source: choice.chosen}, reason, why)

@@ -50,15 +50,18 @@ class Targets:
         without: Collection[BrokerId] = (),
         on_rack_max: int | None = None,
         is_limited: bool = True,
+        waits_for_rack: bool = False,
     ) -> Choice:
         """Choose a broker for one more replica of `size` bytes, beside the `staying` ones.
 
         `without` names brokers that are not chosen.  With `on_rack_max`, the broker's rack has at most that many of the
-        staying replicas.  `is_limited` obeys the limit on copies to one broker.
+        staying replicas.  `is_limited` obeys the limit on copies to one broker.  With `waits_for_rack`, no broker is
+        chosen as long as one on a better rack only receives too many copies: RACK would soon move the replica there.
         """
         taken = {replica.broker_id for replica in staying}.union(without)
         on_rack = self.rack_counts(staying)
         best: tuple[int, int, int, BrokerId] | None = None
+        busy_level: int | None = None  # the best rack with a broker that only receives too many copies
         looked_at = full = unmeasured = busy = 0
         for rack, loads in self._by_rack.items():
             level = on_rack[rack]
@@ -77,9 +80,12 @@ class Targets:
                     unmeasured += None in (broker.disk_used, broker.disk_total)
                 elif is_limited and self._accounts.incoming[broker_id] >= self._policy.broker_moves_max:
                     busy += 1
+                    busy_level = level if busy_level is None else min(busy_level, level)
                 else:
                     best = (level, *load)
                     break
+        if waits_for_rack and best is not None and busy_level is not None and busy_level < best[0]:
+            best = None
         chosen = None if best is None else self._brokers.targets[best[3]].key
         return Choice(chosen, looked_at, full, unmeasured, busy)
 

@@ -95,6 +95,54 @@ def test_a_drained_broker_is_emptied() -> None:
     assert "broker 1 is drained" in steps[0].sentence
 
 
+def test_a_drain_waits_for_a_broker_on_the_best_rack() -> None:
+    """
+    It receives as many copies as it may.  On another rack, the replica would stand beside one of its shard, and RACK
+    would soon copy it once more.
+    """
+    cluster = ModelledCluster(["a", "a", "b", "b", "c"])
+    for leader, other in [(1, 5), (5, 1)] * 3:
+        cluster.add(leader, 3, other)
+    cluster.set(3, drain=Drain.ALL)
+
+    plan = cluster.decide()
+    done = cluster.run()
+
+    assert [4] * 4 == [step.replicas[1].broker_id for step in plan.steps]
+    assert ["2 shards more"] == [refusal.sentence[:13] for refusal in plan.refusals]
+    assert [(Reason.DRAIN, 4)] * 6 == [(step.reason, step.replicas[1].broker_id) for step in done]
+
+
+@pytest.mark.parametrize(("rack", "goal"), [("x", []), ("y", [[4, 2]])])
+def test_a_drain_waits_only_for_a_better_rack(rack: str, goal: list[list[int]]) -> None:
+    """Brokers 1 and 3 receive as many copies as they may; broker 4 could take the replica, and is on rack y."""
+    cluster = ModelledCluster([rack, "y", "y", "y", "x"])
+    for _ in range(4):
+        cluster.plan(cluster.add(2), 1, reason=Reason.COUNT)
+        cluster.plan(cluster.add(4), 3, reason=Reason.COUNT)
+    for _ in range(5):
+        cluster.add(4)
+    drained = cluster.add(5, 2)
+    cluster.set(5, drain=Drain.ALL)
+
+    steps = cluster.decide().steps
+
+    assert goal == [ids(step.replicas) for step in steps if step.shard_id == drained]
+
+
+def test_a_full_disk_does_not_wait_for_the_best_rack() -> None:
+    """It would soon refuse writes."""
+    cluster = ModelledCluster(["a", "a", "b", "b", "c"])
+    for leader, other in [(1, 5), (5, 1)] * 3:
+        cluster.add(leader, 3, other)
+    cluster.other_bytes[3] = 80 * GIB
+
+    steps = cluster.decide().steps
+
+    assert [2, 2, 4, 4, 4, 4] == sorted(step.replicas[1].broker_id for step in steps)
+    assert {Reason.DISK} == {step.reason for step in steps}
+
+
 def test_a_full_disk_of_a_drained_broker_is_emptied_by_the_drain() -> None:
     """All replicas leave it anyway, and in its own order."""
     cluster = full_cluster(2, 4, 9, other=77)
