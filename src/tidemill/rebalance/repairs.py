@@ -57,7 +57,7 @@ def _name_leaderless(draft: Draft) -> Slices[None]:
         if is_late and shard_id != METADATA_SHARD and not _lost(draft, shard, ()):  # those are refused already
             so_far = f"for {duration(draft.now_ms - since_ms)}"
             draft.refuse(shard.reason, shard_id, draft.untold_problem(shard, so_far))
-        if draft.work.fills_slice(2):
+        if draft.work.fills_slice(4):
             yield
 
 
