@@ -25,7 +25,7 @@ def rebalance_gauges(broker: Broker) -> RebalanceGauges:
         status=plan.status.value,
         moves=broker.rebalance.moves_count,
         missing_bytes=broker.rebalance.missing_bytes,
-        refusals=len(plan.refusals),
+        refusals=sum(not it.is_wish for it in plan.refusals),
         brokers=[(state, counts[state]) for state in STATES],
     )
 

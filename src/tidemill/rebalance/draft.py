@@ -63,7 +63,8 @@ class Draft:
     def plan(self, status: Status) -> Plan:
         refusals = [refusal for reason in sorted(self._refusals) for refusal in self._refusals[reason]]
         for reason, count in sorted(self._unnamed.items()):
-            refusals.append(Refusal(reason.name.lower(), f"{counted(count, 'refusal')} more for this reason"))
+            sentence = f"{counted(count, 'refusal')} more for this reason"
+            refusals.append(Refusal(reason.name.lower(), sentence, is_wish=reason >= Reason.LEADER))
         for reason, count in sorted(self.waiting.items()):
             moves = self.accounts.moves
             copies = "1 copy is" if moves == 1 else f"{moves} copies are"
@@ -97,12 +98,16 @@ class Draft:
         return shard_id in self._steps or shard_id in self.index.under_way
 
     def refuse(self, reason: Reason, shard_id: ShardId, why: str) -> Outcome:
-        return self.refuse_all(reason, f"shard {shard_id}", f"shard {shard_id}: {why}")
+        return self._refuse(reason, Refusal(f"shard {shard_id}", f"shard {shard_id}: {why}"))
 
     def refuse_all(self, reason: Reason, what: str, sentence: str) -> Outcome:
+        """Refuse what concerns more than one shard."""
+        return self._refuse(reason, Refusal(what, sentence, is_wish=reason >= Reason.LEADER))
+
+    def _refuse(self, reason: Reason, refusal: Refusal) -> Outcome:
         refusals = self._refusals.setdefault(reason, [])
         if len(refusals) < REFUSALS_MAX:
-            refusals.append(Refusal(what, sentence))
+            refusals.append(refusal)
         else:
             self._unnamed[reason] += 1
         return Outcome.REFUSED

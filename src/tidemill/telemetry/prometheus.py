@@ -119,7 +119,10 @@ REBALANCE_STATUSES: Final = ("idle", "working", "stalled", "off")
 REBALANCE_GAUGES: Final[Mapping[str, str]] = {
     "moves": "Shards whose replicas are on their way to other brokers, on the controller; elsewhere 0.",
     "missing_bytes": "Bytes that the new replicas of these shards lack, on the controller; elsewhere 0.",
-    "refusals": "Moves that the controller would make and cannot make now, as its last plan lists them; elsewhere 0.",
+    "refusals": (
+        "Moves that replicas need and that cannot be made now, as the controller's last plan lists them, without those "
+        "that only balance asks for; elsewhere 0."
+    ),
 }
 HISTOGRAMS: Final[Mapping[str, str]] = {
     "journal_sync_seconds": "Time to write one block to the journal and sync it.",

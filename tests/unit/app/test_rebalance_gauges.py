@@ -1,18 +1,21 @@
 """What a scrape shows of re-placement."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.maintenance.planned import plan
 from tidemill.app.observed import ObservedBroker
+from tidemill.broker.controller.rebalance_host import RebalanceHost
 from tidemill.broker.maintenance import replica_releases
 from tidemill.metadata.admission import AdmitBroker
 from tidemill.metadata.broker_states import SetDrain, SetPresence
 from tidemill.metadata.feature_levels import NEWEST
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.model.broker_state import Drain, Presence
+from tidemill.rebalance.plan import Plan, Refusal, Status
 
 PREFIXES = ("tidemill_rebalance_", "tidemill_brokers{", "tidemill_replicas_released")
 
@@ -54,6 +57,18 @@ def test_only_the_controller_shows_the_status_and_the_brokers(world: ClusterWorl
     assert {"active": 1, "silent": 1, "gone": 0, "draining": 1} == states
     assert 1 == sum(count for name, count in shown.items() if name.startswith("tidemill_rebalance_status{"))
     assert [] == [name for name in elsewhere if "{" in name]
+
+
+def test_a_refusal_of_what_only_balance_asks_for_is_not_counted(world: ClusterWorld) -> None:
+    """Brokers may stay uneven for good, as where a user chose the replicas, and an operator need not be called."""
+    refusals = Refusal("shard 1", "it is stuck"), Refusal("broker 2", "it carries more", is_wish=True)
+    controller = world.controller.broker
+    world.until(lambda: controller.rebalance.plan is not None, "it is the controller")
+
+    with patch.object(RebalanceHost, "plan", Plan((), refusals, Status.IDLE)):
+        shown = samples(world, controller.broker_id)
+
+    assert 1 == shown["tidemill_rebalance_refusals"]
 
 
 def test_a_broker_that_never_started_is_not_counted(world: ClusterWorld) -> None:

@@ -240,3 +240,4 @@ def test_balance_leaves_alone_what_a_user_chose() -> None:
 
     assert [] == [*plan.steps]
     assert "chosen by a user (9)" in plan.refusals[0].sentence
+    assert plan.refusals[0].is_wish

@@ -13,7 +13,7 @@ from tidemill.model.config_resolution import BrokerLayers
 from tidemill.model.internal_topics import INTERNAL_TOPICS
 from tidemill.model.move_reason import Reason
 from tidemill.rebalance.draft import REFUSALS_MAX
-from tidemill.rebalance.plan import Plan, Status
+from tidemill.rebalance.plan import Plan, Refusal, Status
 from tidemill.rebalance.policy import Policy
 
 COUNT = Policy(bytes_floor=1 << 60)
@@ -120,7 +120,7 @@ def test_a_plan_is_bounded() -> None:
     plan = cluster.decide()
 
     assert REFUSALS_MAX + 1 == len(plan.refusals)
-    assert ("replace", "20 refusals more for this reason") == plan.refusals[-1]
+    assert Refusal("replace", "20 refusals more for this reason") == plan.refusals[-1]
 
 
 def test_the_metadata_shard_is_replaced_and_not_balanced() -> None:

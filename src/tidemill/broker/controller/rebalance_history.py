@@ -51,7 +51,8 @@ class RebalanceHistory:
             if refusal.what == BEGINS:
                 continue
             if refusal.what not in before and self._repeated.occurred(("refusal", refusal.what)) is not None:
-                self._machine.events.warning("move refused", what=refusal.what, why=refusal.sentence)
+                log = self._machine.events.event if refusal.is_wish else self._machine.events.warning
+                log("move refused", what=refusal.what, why=refusal.sentence)
 
     def failed(self, error: BaseException) -> None:
         """Log a bug in the planner.  The controller goes on, and plans anew."""

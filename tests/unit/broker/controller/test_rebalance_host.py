@@ -8,7 +8,7 @@ from tidemill.metadata.feature_levels import OLDEST
 from tidemill.model.broker_state import Presence
 from tidemill.model.move_reason import Reason
 from tidemill.model.shard import METADATA_SHARD
-from tidemill.rebalance.plan import Plan, Status, Step
+from tidemill.rebalance.plan import Plan, Refusal, Status, Step
 from tidemill.rebalance.slices import Slices
 
 
@@ -232,7 +232,7 @@ def test_a_transfer_that_does_not_happen_is_repeated_and_reported() -> None:
         world.until(lambda: world.led_by("flights") == late, "the new leader leads")
         world.pass_time(1_000)
 
-    assert [(f"shard {shard.shard_id}", f"broker {late} is down")] == [*told]
+    assert [Refusal(f"shard {shard.shard_id}", f"broker {late} is down")] == [*told]
     assert () == node.broker.rebalance.report().refusals
 
 
