@@ -32,7 +32,7 @@ class Refusal(NamedTuple):
 
     what: str  # "shard 41", or the reason that waits, such as "count"
     sentence: str
-    is_wish: bool = False  # only balance asks for it: nobody has to do anything about it
+    is_wish: bool = False  # only balance asks for it, and no operator has to act
 
 
 class Plan(NamedTuple):

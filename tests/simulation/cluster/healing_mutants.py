@@ -183,7 +183,7 @@ def moves_without_a_majority_are_not_named() -> AbstractContextManager[Any]:
     return patch.object(repairs, "_name_who_must_come_back", lambda *_: None)
 
 
-def shards_that_nobody_tells_of_are_not_named() -> AbstractContextManager[Any]:
+def shards_without_a_leader_are_not_named() -> AbstractContextManager[Any]:
     return patch.object(repairs, "_name_leaderless", lambda _: iter(()))
 
 
@@ -364,7 +364,7 @@ MUTANTS = (
     HealingMutant(gone_brokers_that_are_live_are_replaced, scripts.GONE_AND_LIVE),
     HealingMutant(copies_without_a_majority_count, scripts.COPY_WITHOUT_A_MAJORITY),
     HealingMutant(moves_without_a_majority_are_not_named, scripts.COPY_WITHOUT_A_MAJORITY),
-    HealingMutant(shards_that_nobody_tells_of_are_not_named, scripts.NEW_CONTROLLER_WITHOUT_A_MAJORITY),
+    HealingMutant(shards_without_a_leader_are_not_named, scripts.NEW_CONTROLLER_WITHOUT_A_MAJORITY),
     HealingMutant(newcomers_may_be_silent, scripts.NEWCOMER_LOST),
     HealingMutant(newcomers_may_be_drained, scripts.NEWCOMER_DRAINED),
     HealingMutant(newcomers_may_be_full, scripts.NEWCOMER_FULL),
