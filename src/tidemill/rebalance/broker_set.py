@@ -99,7 +99,7 @@ class BrokerSet:
         way_out = f"{brokers_text(may_return)} must come back"
         if needed > len(may_return):
             have = "has another data directory" if len(lost) == 1 else "have other data directories"
-            way_out = f"{brokers_text(lost)} {have}, so the shard is lost for good: delete its topic"
+            way_out = f"{brokers_text(lost)} {have}, so the shard cannot be served again"
         elif needed < len(may_return):
             way_out = f"{needed} of {way_out}"
         return f"{live} of {len(replicas)} {what} {is_or_are(live)} live, which is no majority; {way_out}"

@@ -133,7 +133,7 @@ class Draft:
         if lost is None:
             former = self.brokers.former_majority_problem(shard)
             lost = None if former is None else f"if its last move has not ended, {former}"
-        lost = lost or "if that lasts, a majority of its replicas has lost its disk: delete its topic"
+        lost = lost or "if that lasts, a majority of its replicas may have lost its disk"
         return f"no leader has told its members and figures {so_far}; {lost}"
 
     def may_copy(self, figures: ShardView) -> bool:
