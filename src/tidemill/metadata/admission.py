@@ -14,6 +14,7 @@ from tidemill.metadata.metadata_records import BrokerRecord, Record, ReplicasRec
 from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
+from tidemill.model.shard import METADATA_SHARD
 
 BROKER_ID_MAX: Final = (1 << 31) - 1  # Kafka's messages encode broker ids as INT32
 NO_BROKER: Final = BrokerId(-1)
@@ -94,7 +95,8 @@ def _replace_directory(image: ClusterImage, old: ReplicaKey, new: ReplicaKey) ->
 
     The new directory replaces the old one among the replicas of every shard.  Its copy is no move that can be
     cancelled, so that the shard forgets where it was before its last move, which may have ended long ago.  A shard
-    whose only replica was in the old directory can no longer be served; the warning names its topic.
+    of one or two replicas loses its majority with the old directory, and can no longer be served; the warning names its
+    topic.
     """
     records: list[Record] = []
     lost: list[str] = []
@@ -103,15 +105,15 @@ def _replace_directory(image: ClusterImage, old: ReplicaKey, new: ReplicaKey) ->
             replicas = _replaced(shard.replicas, old, new)
             previous = () if old in shard.replicas else _replaced(shard.previous, old, new)
             records.append(ReplicasRecord(shard.shard_id, replicas, previous, shard.reason))
-            if replicas == (new,):
+            if old in shard.replicas and len(replicas) <= 2 and shard.shard_id != METADATA_SHARD:
                 lost.append(f"{image.topics_by_id[shard.topic_id].name} (shard {shard.shard_id})")
     if not lost:
         return records, ()
     named = ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
     return records, (
         f"broker {old.broker_id} has a new data directory, {new.directory_id.hex()}; the old one, "
-        f"{old.directory_id.hex()}, had the only replica of {named}, which cannot be served now; delete these topics, "
-        "or start a new cluster from a copy of the old directory",
+        f"{old.directory_id.hex()}, had one of at most two replicas of {named}, of which no majority is left, so that "
+        "they cannot be served; delete these topics, or start a new cluster from a copy of the old directory",
     )
 
 

@@ -108,18 +108,20 @@ def test_a_new_directory_replaces_the_old_one_in_every_shard() -> None:
     assert cluster.warnings == ()
 
 
-def test_a_replaced_directory_with_the_only_replica_is_reported() -> None:
+def test_a_replaced_directory_without_which_there_is_no_majority_is_reported() -> None:
     """
-    If a new directory replaces the only replica of a shard, a warning names the topic.  The new directory does not
-    become an initial voter of the shard, because an election still needs the vote of the shard's founder.
+    If a new directory replaces one of at most two replicas of a shard, a warning names the topic.  The new directory
+    does not become an initial voter of the shard, because an election still needs the vote of the shard's founder.
     """
-    cluster = Cluster(brokers=2)
+    cluster = Cluster(brokers=3)
     cluster.create("alone", assignments=((0, (BrokerId(2),)),))
+    cluster.create("pair", assignments=((0, (BrokerId(1), BrokerId(2))),))
+    cluster.create("triple", assignments=((0, (BrokerId(1), BrokerId(2), BrokerId(3))),))
 
     cluster.do(admission(A, 2, live=[1]))
 
     (warning,) = cluster.warnings
-    assert "had the only replica of alone (shard 1)" in warning
+    assert "had one of at most two replicas of alone (shard 1), pair (shard 2), of which" in warning
     assert cluster.image.shards[cluster.image.topics["alone"].shard_ids[0]].initial_voters == (voter(2),)
 
 
