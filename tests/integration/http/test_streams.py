@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.integration.cli.dev_cluster import Cluster
-from tests.integration.http.http_client import HttpClient, wait_until_known
+from tests.integration.http.http_client import HttpClient, wait_for, wait_until_known
 from tests.integration.http.restarts import Restarts
 
 PARTITIONS = 3
@@ -31,6 +31,10 @@ def topic(brokers: list[HttpClient]) -> str:
 def produce(client: HttpClient, topic: str, *values: str) -> None:
     records = [{"value": value, "partition": at % PARTITIONS} for at, value in enumerate(values)]
     client.ok("POST", f"/v1/topics/{topic}/records", {"records": records})
+
+
+def id_of(client: HttpClient, topic: str) -> str:
+    return str(client.ok("GET", f"/v1/topics/{topic}")["topic_id"])
 
 
 class Event:
@@ -87,7 +91,7 @@ def test_a_stream_goes_on_where_it_was_left(brokers: list[HttpClient], topic: st
     for partition in range(PARTITIONS):
         offsets = [offset for number, offset, _ in found if number == partition]
         assert sorted(offsets) == offsets
-    assert "0:10,1:10,2:10" == last_id
+    assert f"0:10,1:10,2:10@{id_of(brokers[0], topic)}" == last_id
 
 
 def test_new_records_come_as_lines(brokers: list[HttpClient], topic: str) -> None:
@@ -100,7 +104,9 @@ def test_new_records_come_as_lines(brokers: list[HttpClient], topic: str) -> Non
         produce(brokers[2], topic, "a", "b", "c")
         found = [json.loads(response.readline()) for _ in range(3)]
 
-    assert {"position": "0:1,1:1,2:1"} == begun, "it names the partitions that have no records yet, too"
+    assert {"position": f"0:1,1:1,2:1@{id_of(brokers[0], topic)}"} == begun, (
+        "it names the partitions that have no records yet, too"
+    )
     assert {"a", "b", "c"} == {it["value"] for it in found}
     assert {1} == {it["offset"] for it in found}
 
@@ -183,6 +189,30 @@ def test_a_stream_without_records_can_be_continued(brokers: list[HttpClient], to
 
     with streamed(brokers[1], path, Last_Event_ID=first.removeprefix("id: ").strip()) as response:
         assert "a" == next(events(response)).data["value"]
+
+
+def test_a_stream_does_not_go_on_in_a_later_topic_of_the_same_name(brokers: list[HttpClient], topic: str) -> None:
+    """
+    It has other records at the offsets in the last id: 410, and the client begins anew.
+    """
+    path = f"/v1/topics/{topic}/stream?from=earliest"
+    produce(brokers[0], topic, "of the first topic")
+    with streamed(brokers[0], path) as response:
+        last_id = next(events(response)).id or ""
+    former = id_of(brokers[0], topic)
+    assert 204 == brokers[0].send("DELETE", f"/v1/topics/{topic}").status
+    for client in brokers:
+        wait_for(lambda client=client: 404 == client.send("GET", f"/v1/topics/{topic}").status, "deleted")
+    assert 404 == brokers[1].send("GET", path, Last_Event_ID=last_id).status
+    assert 201 == brokers[0].send("POST", "/v1/topics", {"name": topic, "partitions": PARTITIONS}).status
+    wait_until_known(brokers, topic)
+    produce(brokers[0], topic, "of the other topic", "x", "y", "z")
+
+    answered = brokers[1].send("GET", path, Last_Event_ID=last_id)
+    assert (410, id_of(brokers[1], topic)) == (answered.status, answered.body["topic_id"])
+    assert former != answered.body["topic_id"]
+    with streamed(brokers[1], path, Last_Event_ID="0:1,1:1,2:1") as response:  # an id without a topic, made by a client
+        assert "z" == next(events(response)).data["value"]
 
 
 def test_a_start_below_the_log_start_is_refused(cluster: Cluster, brokers: list[HttpClient], topic: str) -> None:

@@ -12,8 +12,10 @@ from tidemill.http.v1.budgets import Exhausted, Taken
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.partition_reads import NothingReadable, ReadRecords
 from tidemill.http.v1.streams import PARTITIONS_MAX, _parts, _positions_of, _Stream
+from tidemill.model.topic import topic_id_from_text
 
-TOPIC: Any = SimpleNamespace(name="t", partition_count=100)
+TOPIC_ID = "nLBmFxTkSOOOLhqgBnUuBg"
+TOPIC: Any = SimpleNamespace(name="t", partition_count=100, topic_id=topic_id_from_text(TOPIC_ID))
 
 
 def test_an_id_has_no_more_partitions_than_a_stream() -> None:
@@ -23,6 +25,18 @@ def test_an_id_has_no_more_partitions_than_a_stream() -> None:
     assert most == _positions_of(text, TOPIC)
     with pytest.raises(Refused, match=f"{PARTITIONS_MAX + 1} partitions"):
         _positions_of(f"{text},99:7", TOPIC)
+
+
+def test_an_id_is_of_the_topic_that_it_names() -> None:
+    """A later topic of the same name has other records at its offsets.  An id that a client makes may name none."""
+    position = _Stream(None, TOPIC, {4: 9, 3: 7}, Taken()).position  # type: ignore[arg-type]
+
+    assert f"3:7,4:9@{TOPIC_ID}" == position
+    assert {3: 7, 4: 9} == _positions_of(position, TOPIC) == _positions_of("3:7,4:9", TOPIC)
+    for other in ("AAAAAAAAAAAAAAAAAAAAAQ", TOPIC_ID[:-1], ""):
+        with pytest.raises(Refused, match="begin anew") as refused:
+            _positions_of(f"3:7,4:9@{other}", TOPIC)
+        assert 410 == refused.value.answer.status
 
 
 @pytest.mark.parametrize("turns", range(5))
@@ -63,7 +77,8 @@ def test_a_stream_that_ends_at_a_batch_that_cannot_be_decoded_can_be_continued_b
     begin, end = (part.decode() for part in asyncio.run(read()))
 
     assert "3:7,4:9" in begin
-    assert ("id: 3:12,4:9\nevent: problem" if is_sse else '{"position": "3:12,4:9", "problem": {') in end
+    position = f"3:12,4:9@{TOPIC_ID}"
+    assert (f"id: {position}\nevent: problem" if is_sse else f'{{"position": "{position}", "problem": {{') in end
     assert '"partition":3' in end.replace(": ", ":")
 
 

@@ -1,12 +1,13 @@
 """`/v1/topics/{topic}/stream`: records as they come, as server-sent events or as lines of JSON.
 
-    id: 0:13,1:5                     where each partition continues, after this record; alone at the beginning
+    id: 0:13,1:5@nLBm…               where each partition continues, after this record; alone at the beginning
     data: {"partition": 0, …}        a record
     : heartbeat                      after a while without records
     event: problem                   the stream ends; data has the problem details, id where it may be continued
 
 A client that connects again sends the last id in the header Last-Event-ID, as browsers do, and misses and repeats
-nothing.  A reader that is slow slows the stream down: a page of each partition is held, and nothing more is read.
+nothing.  The id ends with that of the topic, because a later topic of the same name has other records at these offsets.
+A reader that is slow slows the stream down: a page of each partition is held, and nothing more is read.
 """
 
 import asyncio
@@ -30,12 +31,14 @@ from tidemill.http.v1.rights import READ_TOPIC
 from tidemill.http.v1.stream_response import StreamResponse
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
+from tidemill.model.topic import topic_id_text
 
 PARTITIONS_MAX: Final = 64  # of one stream without the parameter `partition`
 PAGE: Final = 100  # records of a partition that are read ahead
 WAIT_MS: Final = 20_000
 HEARTBEAT_S: Final = 15.0
 SSE: Final = "text/event-stream"
+OF_TOPIC: Final = "@"  # in an id, before that of the topic; a client that makes its own may leave both out
 _encoder = msgspec.json.Encoder()
 _encode, _encode_into = _encoder.encode, _encoder.encode_into
 
@@ -79,11 +82,19 @@ def _positions_of(text: str | None, topic: Topic) -> dict[int, int] | None:
     if not text:
         return None
     found: dict[int, int] = {}
-    for part in text.split(","):
+    positions, at, topic_id = text.partition(OF_TOPIC)
+    for part in positions.split(","):
         number, _, offset = part.partition(":")
         if not all(it.isascii() and it.isdigit() and len(it) <= 19 for it in (number, offset)):
             raise Refused(400, f"Last-Event-ID: {text[:200]} is not an id of this stream, such as 0:13,1:5")
         found[int(number)] = int(offset)
+    if at and topic_id != (present := topic_id_text(topic.topic_id)):
+        raise Refused(
+            410,
+            f"Last-Event-ID: {text[:200]} is of another topic: {topic.name} has the id {present} now, and other "
+            "records at these offsets; begin anew, without Last-Event-ID",
+            topic_id=present,
+        )
     if len(found) > PARTITIONS_MAX:
         raise Refused(400, f"Last-Event-ID: it has {len(found)} partitions, and a stream at most {PARTITIONS_MAX}")
     if max(found) >= topic.partition_count or max(found.values()) > OFFSET_MAX:
@@ -156,7 +167,8 @@ class _Stream:
 
     @property
     def position(self) -> str:
-        return ",".join(f"{number}:{offset}" for number, offset in self._positions.items())
+        positions = ",".join(f"{number}:{offset}" for number, offset in self._positions.items())
+        return f"{positions}{OF_TOPIC}{topic_id_text(self._topic.topic_id)}"
 
     async def _follow(self, number: int, offset: int) -> None:
         reader = PartitionReader(self._brokers, self._topic, number)
