@@ -207,6 +207,21 @@ def test_a_group_of_another_type_is_a_conflict(queue: Queue, cluster: Cluster) -
     consumer.commit(offsets=[TopicPartition(queue.topic, 0, 1)], asynchronous=False)
     consumer.close()
 
-    answered = queue.brokers[0].send("POST", queue.path("receive"), {"consumer": "me"})
+    received = queue.brokers[0].send("POST", queue.path("receive"), {"consumer": "me"})
+    described = [client.send("GET", f"/v1/queues/{queue.topic}/{queue.group}") for client in queue.brokers]
 
-    assert (409, "GROUP_ID_NOT_FOUND") == (answered.status, answered.body.get("error")), answered
+    for answered in (received, *described):
+        assert (409, "GROUP_ID_NOT_FOUND") == (answered.status, answered.body.get("error")), answered
+
+
+def test_a_group_that_has_not_received_anything_has_a_queue_all_the_same(queue: Queue) -> None:
+    """Whether it does not exist yet, or reads other topics so far: everything is still to come."""
+    queue.produce(b"a", partition=0)
+    unread = {"start": 0, "available": 0, "delayed": 0, "locked": 0}
+
+    assert {**unread, "end": 1} == queue.totals()
+    other = f"{queue.topic}.other"
+    assert 201 == queue.brokers[0].send("POST", "/v1/topics", {"name": other, "partitions": 1}).status
+    wait_until_known(queue.brokers, other)
+    queue.brokers[0].ok("POST", f"/v1/queues/{other}/{queue.group}/receive", {"consumer": "me"})
+    assert {**unread, "end": 1} == queue.totals()

@@ -103,10 +103,8 @@ async def describe_group(brokers: Brokers, group: str) -> KnownGroup:
     """Return a group of either type.  Raise Refused: 404 if it does not exist."""
     if brokers.coordinators() == frozenset():
         raise missing(group)  # there has been no group yet
-    request = describe_groups.Request(groups=[group])
-    (classic,) = (await ask_coordinator(brokers, group, describe_groups.API, request, _codes_of_groups)).groups
-    if classic.error_code != errors.GROUP_ID_NOT_FOUND:
-        check(classic.error_code, classic.error_message, f"group {group}")
+    classic = await _described_classic(brokers, group)
+    if classic is not None:
         return KnownGroup(group, CLASSIC, classic.group_state, [_classic_member(it) for it in classic.members])
     asked = share_group_describe.Request(group_ids=[group], include_authorized_operations=False)
     (share,) = (await ask_coordinator(brokers, group, share_group_describe.API, asked, _codes_of_groups)).groups
@@ -114,6 +112,29 @@ async def describe_group(brokers: Brokers, group: str) -> KnownGroup:
         raise missing(group)
     check(share.error_code, share.error_message, f"group {group}")
     return KnownGroup(group, SHARE, share.group_state, [_share_member(it) for it in share.members])
+
+
+async def check_not_classic(brokers: Brokers, group: str) -> None:
+    """Raise Refused if the group is not a share group; it may not exist yet."""
+    if brokers.coordinators() == frozenset():
+        return  # there has been no group yet
+    if await _described_classic(brokers, group) is not None:
+        raise Refused(
+            409,
+            f"group {group[:300]} is a consumer group (type {CLASSIC}), and only a share group has a queue: choose "
+            "another name",
+            error=errors.name(errors.GROUP_ID_NOT_FOUND),  # as its requests to receive are answered
+        )
+
+
+async def _described_classic(brokers: Brokers, group: str) -> describe_groups.Response.Group | None:
+    """Return a consumer group; None if it does not exist, or is a share group.  Raise Refused."""
+    request = describe_groups.Request(groups=[group])
+    (found,) = (await ask_coordinator(brokers, group, describe_groups.API, request, _codes_of_groups)).groups
+    if found.error_code == errors.GROUP_ID_NOT_FOUND:
+        return None
+    check(found.error_code, found.error_message, f"group {group}")
+    return found  # type: ignore[no-any-return]
 
 
 async def _response(brokers: Brokers, coordinator: BrokerId, api: Api, request: Message, codes: Codes) -> Any:

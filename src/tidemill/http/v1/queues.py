@@ -20,6 +20,7 @@ from tidemill.client.share_client import Acquired, Delivery, Received
 from tidemill.http.v1.brokers import Brokers, PartitionLeader, Unreachable
 from tidemill.http.v1.budgets import Exhausted, Taken, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
+from tidemill.http.v1.group_coordinators import check_not_classic
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, check, without_leader
 from tidemill.http.v1.leader_requests import MOVING
 from tidemill.http.v1.record_schema import (
@@ -489,6 +490,8 @@ async def describe(call: Call) -> Queue:
 
     found = await asyncio.gather(*map(ask, by_leader.values()))
     rows = sorted((row for rows in found for row in rows), key=lambda row: row.partition)
+    if all(row.start is None for row in rows):  # the group has not read the topic: it may be of another type
+        await check_not_classic(call.brokers, group)
     return Queue(topic.name, group, rows)
 
 
