@@ -17,6 +17,7 @@ from tidemill.sdk.async_timers import AsyncTimers
 from tidemill.sdk.delays import Due
 from tidemill.sdk.discovery import http_addresses
 from tidemill.sdk.durations import Duration, milliseconds
+from tidemill.sdk.kafka_settings import BOOTSTRAP
 from tidemill.sdk.loop_thread import check_process
 from tidemill.sdk.problems import SendFailed
 from tidemill.sdk.record import Headers, NewRecord, Sent, new_record
@@ -47,8 +48,12 @@ class AsyncMill:
     ) -> None:
         if bootstrap is None and http is None:
             raise ValueError("neither bootstrap nor http is given: name a broker, such as '127.0.0.1:9092'")
+        if kafka and bootstrap is None:
+            raise ValueError(
+                "kafka has settings of Kafka's protocol, and without bootstrap, records are sent over HTTP"
+            )
         servers = None if bootstrap is None else ",".join(_several(bootstrap))
-        self._kafka = None if servers is None else {**(kafka or {}), "bootstrap.servers": servers}
+        self._kafka = None if servers is None else {**(kafka or {}), BOOTSTRAP: servers}
         self._http = None if http is None else [_url(it) for it in _several(http)]
         self._token = token
         self._timeout_s = milliseconds("timeout", timeout, at_least_ms=1) / 1_000
@@ -67,7 +72,7 @@ class AsyncMill:
         """
         Find the brokers, unless `http` names them.
 
-        Raise BrokersUnavailable if no broker answers.
+        Raise BrokersUnavailable if no broker answers, and ValueError if librdkafka refuses the settings in `kafka`.
         """
         if self._api is not None:
             return

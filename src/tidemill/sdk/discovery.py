@@ -6,6 +6,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from tidemill.sdk.kafka_settings import BOOTSTRAP, created
 from tidemill.sdk.problems import BrokersUnavailable
 
 ANSWER_S_MAX: Final = 5.0
@@ -17,10 +18,11 @@ def http_addresses(settings: Mapping[str, object]) -> list[str]:
     """
     Return the URLs of the brokers' HTTP listeners, of a cluster that librdkafka's `settings` name.
 
-    Raise BrokersUnavailable if no broker answers, or if the brokers are not Tidemill's.
+    Raise BrokersUnavailable if no broker answers, or if the brokers are not Tidemill's, and ValueError if librdkafka
+    refuses the settings.
     """
-    bootstrap = settings["bootstrap.servers"]
-    admin = AdminClient({**settings, "log_level": 2})
+    bootstrap = settings[BOOTSTRAP]
+    admin = created(AdminClient, settings, {"log_level": 2})
     try:
         brokers = admin.list_topics(timeout=ANSWER_S_MAX).brokers
     except KafkaException as error:

@@ -246,6 +246,7 @@ def connect(
         kafka: Further settings for librdkafka, such as `{"compression.type": "zstd"}`.
         timeout: How long a request, or the sending of a record, is repeated while no broker answers it.
 
-    Raise BrokersUnavailable if no broker at `bootstrap` answers within 5 s.  With `http`, the first request connects.
+    Raise BrokersUnavailable if no broker at `bootstrap` answers within 5 s, and ValueError for an argument that is not
+    legal.  With `http`, the first request connects.
     """
     return Mill(AsyncMill(bootstrap, http=http, token=token, kafka=kafka, timeout=timeout))

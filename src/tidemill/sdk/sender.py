@@ -12,6 +12,7 @@ from urllib.parse import quote
 import confluent_kafka
 
 from tidemill.sdk.api_client import ApiClient
+from tidemill.sdk.kafka_settings import created
 from tidemill.sdk.problems import BrokersUnavailable, RequestRefused, SendFailed
 from tidemill.sdk.record import NewRecord, Sent
 from tidemill.timer.timer_problem import timer_problem
@@ -58,9 +59,12 @@ class KafkaSender:
     """Sends records with librdkafka: idempotent, in batches, acknowledged by a majority."""
 
     def __init__(self, settings: Mapping[str, object], timeout_s: float) -> None:
-        """A record that is not written within `timeout_s` has failed, unless librdkafka's `settings` say otherwise."""
+        """
+        A record that is not written within `timeout_s` has failed, unless librdkafka's `settings` say otherwise.  Raise
+        ValueError if it refuses them.
+        """
         limit = {"delivery.timeout.ms": max(round(timeout_s * 1_000), LINGER_MS + 1)}
-        self._producer = confluent_kafka.Producer({**DEFAULTS, **limit, **settings})
+        self._producer = created(confluent_kafka.Producer, settings, {**DEFAULTS, **limit})
         self._lock = Lock()  # what is produced before `close` is waited for
         self._is_closed = False
         self._is_flushed = False
