@@ -23,6 +23,7 @@ class Listener:
         self.left = asyncio.Event()
         self.may_answer = asyncio.Event()
         self.address: tuple[str, int] | None = None
+        self.is_up = True
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
@@ -59,7 +60,7 @@ def run(test: Callable[[Listener, ListenerLinks], Awaitable[None]]) -> None:
         server = await asyncio.start_server(listener.serve, "127.0.0.1", 0)
         listener.address = server.sockets[0].getsockname()
         async with server:
-            links = ListenerLinks(lambda: listener.address)
+            links = ListenerLinks(lambda: listener.address, lambda: listener.is_up)
             await test(listener, links)
             for it in (*links._idle, *listener.writers):
                 it.close()
@@ -136,6 +137,44 @@ def test_a_request_without_a_response_is_lost_after_a_while(monkeypatch: pytest.
         assert lost.value.is_sent
         with pytest.raises(LinkLost, match="no response within 0 s"):
             await links.ask(metadata.API, REQUEST, 0.01)
+
+    run(test)
+
+
+def test_a_request_to_a_broker_that_has_become_silent_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_link, "GONE_S_MAX", 0.2)
+    monkeypatch.setattr(listener_link, "CHECK_S", 0.01)
+
+    async def test(listener: Listener, links: ListenerLinks) -> None:
+        waiting = asyncio.create_task(links.ask(metadata.API, REQUEST))
+        await listener.asked.wait()
+        listener.is_up = False
+        with pytest.raises(LinkLost, match="neither a response nor a heartbeat") as lost:
+            await waiting
+        assert lost.value.is_sent
+
+    run(test)
+
+
+def test_a_request_to_a_slow_broker_that_is_silent_now_and_then_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does silence count that ended before."""
+    monkeypatch.setattr(listener_link, "GONE_S_MAX", 0.2)
+    monkeypatch.setattr(listener_link, "CHECK_S", 0.01)
+
+    async def test(listener: Listener, links: ListenerLinks) -> None:
+        checks = 0
+
+        def is_up() -> bool:
+            nonlocal checks
+            checks += 1
+            if checks == 50:
+                listener.may_answer.set()
+            return checks % 5 == 0
+
+        links = ListenerLinks(lambda: listener.address, is_up)
+        assert 7 == (await links.ask(metadata.API, REQUEST)).controller_id
+        assert 50 <= checks
+        links._idle[0].close()
 
     run(test)
 

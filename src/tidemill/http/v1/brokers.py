@@ -161,13 +161,16 @@ class Brokers:
     ) -> Any:
         """
         Like `ask`, for a request of Kafka's protocol: another broker gets it at its Kafka listener, and is unreachable
-        if it does not answer within `response_s`, by default a time that is long enough for any request.
+        if it does not answer within `response_s`, by default a time that is long enough for any request, or becomes
+        silent.
         """
         if broker_id == self.broker_id:
             return await self.ask_here(api, request)
         links = self._links.get(broker_id)
         if links is None:
-            links = self._links[broker_id] = ListenerLinks(lambda: self._listener_of(broker_id))
+            links = self._links[broker_id] = ListenerLinks(
+                lambda: self._listener_of(broker_id), lambda: self._broker.cluster.is_up(broker_id)
+            )
         try:
             return await links.ask(api, request, response_s)
         except LinkLost as lost:

@@ -2,11 +2,13 @@
 
 A connection serves one request at a time, because a broker answers the requests of a connection in their order: a fetch
 that waits for records would hold up the others.  When a connection is lost, it is not known whether its request had an
-effect.
+effect.  The connections of a broker that is frozen stay open, so a request to a broker that has become silent is given
+up: it could otherwise keep its client waiting for longer than that waits.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from struct import Struct
 from typing import Any, Final
 
@@ -16,7 +18,9 @@ from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message
 
 CONNECT_S_MAX: Final = 5.0
-RESPONSE_S_MAX: Final = 60.0  # twice as long as any request waits: a broker that is frozen keeps its connections open
+RESPONSE_S_MAX: Final = 60.0  # twice as long as any request waits
+GONE_S_MAX: Final = 3.0  # of a broker that is not up, before its requests are given up: others lead meanwhile
+CHECK_S: Final = 0.25
 FRAME_BYTES_MAX: Final = 128 << 20  # more than any broker sends
 IDLE_MAX: Final = 16  # connections that are kept; more of them are closed after their request
 _FRAME_SIZE: Final = Struct(">i")
@@ -33,9 +37,12 @@ class LinkLost(Exception):
 class ListenerLinks:
     """The connections to one broker."""
 
-    def __init__(self, address: Callable[[], tuple[str, int] | None]) -> None:
-        """Connect to `address()`; None means that the broker has none."""
+    def __init__(self, address: Callable[[], tuple[str, int] | None], is_up: Callable[[], bool]) -> None:
+        """
+        Connect to `address()`; None means that the broker has none.  `is_up` says whether its heartbeats arrive.
+        """
         self._address = address
+        self._is_up = is_up
         self._idle: list[ListenerLink] = []
 
     async def ask(self, api: Api, request: Message, response_s: float | None = None) -> Any:
@@ -60,13 +67,14 @@ class ListenerLinks:
         address = self._address()
         if address is None:
             raise LinkLost("it is not registered", is_sent=False)
-        return await connect(*address)
+        return await connect(*address, self._is_up)
 
 
 class ListenerLink:
     """A connection to one broker.  `connect` opens it."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_up: Callable[[], bool]) -> None:
+        self._is_up = is_up
         self._wire = ClientConnection("tidemill-http")
         self._reader = reader
         self._writer = writer
@@ -94,16 +102,18 @@ class ListenerLink:
             _, parts = self._wire.send(api, request, version=version)
             is_sent = True
             self._writer.writelines(parts)
-            async with asyncio.timeout(limit_s):
-                await self._writer.drain()
-                (size,) = _FRAME_SIZE.unpack(await self._reader.readexactly(_FRAME_SIZE.size))
-                if not 0 < size <= FRAME_BYTES_MAX:
-                    raise LinkLost(f"a response of {size} bytes", is_sent=True)
-                frame = await self._reader.readexactly(size)
+            async with asyncio.timeout(limit_s) as limit:
+                with _ended_by_silence(limit, self._is_up):
+                    await self._writer.drain()
+                    (size,) = _FRAME_SIZE.unpack(await self._reader.readexactly(_FRAME_SIZE.size))
+                    if not 0 < size <= FRAME_BYTES_MAX:
+                        raise LinkLost(f"a response of {size} bytes", is_sent=True)
+                    frame = await self._reader.readexactly(size)
             response = self._wire.receive(memoryview(frame)).response
             is_done = True
         except TimeoutError as error:
-            raise LinkLost(f"no response within {limit_s:.0f} s", is_sent=True) from error
+            why = f"no response within {limit_s:.0f} s" if self._is_up() else "neither a response nor a heartbeat"
+            raise LinkLost(why, is_sent=True) from error
         except asyncio.IncompleteReadError as error:
             raise LinkLost("the broker closed the connection", is_sent=True) from error
         except (OSError, ProtocolError) as error:
@@ -117,12 +127,36 @@ class ListenerLink:
         self._writer.close()
 
 
-async def connect(host: str, port: int) -> ListenerLink:
+@contextmanager
+def _ended_by_silence(limit: asyncio.Timeout, is_up: Callable[[], bool]) -> Iterator[None]:
+    """Let `limit` expire when the broker has been silent for a while."""
+    loop = asyncio.get_running_loop()
+    gone_since: float | None = None
+
+    def check() -> None:
+        nonlocal checking, gone_since
+        now = loop.time()
+        if is_up():
+            gone_since = None
+        elif gone_since is None:
+            gone_since = now
+        if gone_since is not None and now - gone_since >= GONE_S_MAX and not limit.expired():
+            limit.reschedule(now)
+        checking = loop.call_later(CHECK_S, check)
+
+    checking = loop.call_later(CHECK_S, check)
+    try:
+        yield
+    finally:
+        checking.cancel()
+
+
+async def connect(host: str, port: int, is_up: Callable[[], bool]) -> ListenerLink:
     """Raise LinkLost if the broker cannot be reached."""
     try:
         async with asyncio.timeout(CONNECT_S_MAX):
             reader, writer = await asyncio.open_connection(host, port)
-            link = ListenerLink(reader, writer)
+            link = ListenerLink(reader, writer, is_up)
             await link.negotiate()
     except (OSError, TimeoutError, LinkLost) as error:
         raise LinkLost(f"{host}:{port} cannot be reached: {error}", is_sent=False) from error

@@ -1,0 +1,62 @@
+"""A leader that is frozen: its connections stay open, and nothing comes on them."""
+
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.integration.cli.dev_cluster import Cluster
+from tests.integration.http.http_client import Answered, HttpClient, wait_until_known
+
+CLIENT_S: float = 20.0  # the Python client waits no longer for a response
+
+
+@contextmanager
+def frozen(broker: dict[str, Any]) -> Iterator[None]:
+    os.kill(broker["pid"], signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(broker["pid"], signal.SIGCONT)
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_client_is_answered_before_it_gives_up(cluster: Cluster, brokers: list[HttpClient], replicas: int) -> None:
+    """
+    Requests that are on their way to a leader when it freezes.  A request that may have had its effect is answered with
+    503, and the client is told so.  One that can be repeated goes to the next leader, if there is one.
+    """
+    topic = f"frozen-{uuid.uuid4().hex[:8]}"
+    configs = {"name": topic, "partitions": 1, "replication_factor": replicas}
+    assert 201 == brokers[0].send("POST", "/v1/topics", configs).status
+    wait_until_known(brokers, topic)
+    leader = brokers[0].ok("GET", f"/v1/topics/{topic}")["partitions"][0]["leader"]
+    client, path = brokers[leader % len(brokers)], f"/v1/topics/{topic}"
+
+    def timed(method: str, path: str, body: object = None) -> tuple[Answered, float]:
+        began_at = time.monotonic()
+        return client.send(method, path, body), time.monotonic() - began_at
+
+    def both() -> tuple[tuple[Answered, float], tuple[Answered, float]]:
+        with ThreadPoolExecutor() as threads:
+            reading = threads.submit(timed, "GET", f"{path}/partitions/0/records?offset=1&wait_ms=3000")
+            producing = threads.submit(timed, "POST", f"{path}/records", {"records": [{"value": "a"}]})
+            return producing.result(), reading.result()
+
+    client.ok("POST", f"{path}/records", {"records": [{"value": "a"}]})
+    assert [200, 200] == [answered.status for answered, _ in both()], "its connections to the leader are open"
+    with frozen(cluster.brokers[leader - 1]):
+        (produced, produced_s), (read, read_s) = both()
+    wait_until_known(brokers, topic)
+
+    assert (503, "REQUEST_TIMED_OUT") == (produced.status, produced.body.get("error")), produced
+    assert "not known" in produced.body["detail"]
+    assert "retry-after" in produced.headers
+    assert (503 if replicas == 1 else 200) == read.status, read
+    assert max(produced_s, read_s) < CLIENT_S - 2
