@@ -15,6 +15,7 @@ from tidemill.batches.compression import Codec, compress
 from tidemill.batches.records import OPENED_HEADERS_MAX
 from tidemill.http.v1 import queues
 from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Budgets, Exhausted, Taken
+from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.queues import ReceiveBody, receive_messages
 from tidemill.http.v1.record_schema import DECOMPRESSED_BYTES_MAX, RECORD_MEMORY, Base64
 from tidemill.model.topic import TopicId
@@ -81,9 +82,9 @@ def bomb(first: int, size: int) -> bytearray:
     return data
 
 
-def received_from(leader: LeaderStub) -> list[Any]:
+def received_from(leader: LeaderStub, body: ReceiveBody = BODY) -> list[Any]:
     async def run() -> list[Any]:
-        found = await receive_messages(leader, TOPIC, "g", BODY, Taken())  # type: ignore[arg-type]
+        found = await receive_messages(leader, TOPIC, "g", body, Taken())  # type: ignore[arg-type]
         await leader.ended()
         return found
 
@@ -109,6 +110,47 @@ def test_a_batch_that_decompresses_to_too_much_is_rejected() -> None:
 
     assert ["after"] == [it.value for it in messages]
     assert [(Acknowledgement.REJECT, [0])] == leader.decided
+
+
+class LeaderlessStub(LeaderStub):
+    """Knows no leader until it has been asked for one `turns` times."""
+
+    def __init__(self, turns: int) -> None:
+        super().__init__(batch(0, b"found"), records=1)
+        self.turns = turns
+
+    def place(self, *_: object) -> Any:
+        self.turns -= 1
+        return super().place() if self.turns < 0 else None
+
+
+@pytest.mark.parametrize("partition", [None, 0])
+def test_a_wait_for_messages_waits_for_a_leader_as_well(partition: int | None) -> None:
+    """A leader is elected within seconds; the client would only repeat its request."""
+    waiting = ReceiveBody("c", wait_ms=20_000, partition=partition)
+
+    assert ["found"] == [it.value for it in received_from(LeaderlessStub(4), waiting)]
+
+
+@pytest.mark.parametrize("partition", [None, 0])
+@pytest.mark.parametrize("wait_ms", [0, 250])
+def test_a_partition_that_has_no_leader_during_the_wait_is_told(partition: int | None, wait_ms: int) -> None:
+    """An empty response would say that there are no messages."""
+    leader = LeaderlessStub(1_000)
+    with pytest.raises(Refused, match="has a leader" if partition is None else "partition 0 of topic t") as refused:
+        received_from(leader, ReceiveBody("c", wait_ms=wait_ms, partition=partition))
+
+    assert 503 == refused.value.answer.status
+    assert wait_ms / 1_000 / queues.PAUSE_S <= 1_000 - leader.turns
+
+
+def test_a_wait_ends_when_the_topic_is_deleted() -> None:
+    leader = LeaderlessStub(1_000)
+    leader.image = SimpleNamespace(topic_by_id=lambda _: None)
+    with pytest.raises(Refused, match="was deleted") as refused:
+        received_from(leader, ReceiveBody("c", wait_ms=20_000))
+
+    assert 404 == refused.value.answer.status
 
 
 def with_headers(first: int, *counts: int) -> bytearray:

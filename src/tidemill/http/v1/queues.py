@@ -193,26 +193,35 @@ class _Receiving:
             self._is_opening = False
             left_ms = max(round((ends_at - loop.time()) * 1_000), least_ms)
             began_at = loop.time()
-            if found := await self._receive_first(self._chosen(turn), min(left_ms, TURN_MS)):
+            places = self._chosen(turn)
+            if found := await self._receive_first(places, min(left_ms, TURN_MS)):
                 return found
             is_first, turn = False, turn + 1
             if loop.time() - began_at < PAUSE_S and (self._is_opening or loop.time() < ends_at):
                 await asyncio.sleep(PAUSE_S)
+        if not places:  # in the last turn: leaders may be elected during the wait
+            raise self._without_leader()
         return []
 
+    def _without_leader(self) -> Refused:
+        if self._body.partition is not None:
+            return without_leader(self._topic, self._body.partition)
+        return Refused(
+            503, f"no partition of topic {self._topic.name} has a leader: try again", retry_after_s=RETRY_AFTER_S
+        )
+
     def _places(self) -> list[PartitionLeader]:
+        """Return the partitions that have leaders now.  Raise Refused if the topic was deleted."""
         places = [self._brokers.place(self._topic, number) for number in self._numbers]
         found = [place for place in places if place is not None]
-        if not found:
-            raise Refused(
-                503, f"no partition of topic {self._topic.name} has a leader: try again", retry_after_s=RETRY_AFTER_S
-            )
+        if not found and self._brokers.image.topic_by_id(TopicId(self._topic.topic_id)) is None:
+            raise Refused(404, f"topic {self._topic.name} was deleted")
         return found
 
     def _chosen(self, turn: int) -> list[PartitionLeader]:
-        """Return the partitions to ask in this turn: all, unless there are too many."""
+        """Return the partitions to ask in this turn: all that have leaders, unless there are too many."""
         places = self._places()
-        first = turn * PARTITIONS_ASKED_MAX % len(places)
+        first = turn * PARTITIONS_ASKED_MAX % max(len(places), 1)
         return [*places[first:], *places[:first]][:PARTITIONS_ASKED_MAX]
 
     async def _receive_first(self, places: Sequence[PartitionLeader], wait_ms: int) -> list[Message]:
