@@ -1,6 +1,7 @@
 """Which methods the paths of the HTTP API allow."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -17,6 +18,12 @@ def api() -> Api:
 
 
 def status_of(api: Api, method: str, path: str) -> int:
+    status: int = answered(api, method, path)[0]["status"]
+    return status
+
+
+def answered(api: Api, method: str, path: str) -> list[dict[str, Any]]:
+    """Return the messages of a response: its start, and the parts of its body."""
     sent: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:
@@ -27,8 +34,7 @@ def status_of(api: Api, method: str, path: str) -> int:
 
     scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": []}
     asyncio.run(api(scope, receive, send))
-    status: int = sent[0]["status"]
-    return status
+    return sent
 
 
 @pytest.mark.parametrize(
@@ -38,6 +44,24 @@ def status_of(api: Api, method: str, path: str) -> int:
 def test_head_is_get_without_a_body_but_takes_no_messages(api: Api, path: str, status: int) -> None:
     """A receive leases messages, and the response to HEAD could not show them."""
     assert (status, 503) == (status_of(api, "HEAD", path), status_of(api, "GET", path))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [("PUT", "/topics/t", 405, 12), ("GET", "/other", 404, 5), ("GET", "/topics/t", 503, 14)],
+)
+def test_a_request_that_no_route_answers_is_refused_in_the_form_of_its_folder(
+    api: Api, method: str, path: str, status: int, code: int
+) -> None:
+    """Clients of Sandglass know no problem documents."""
+    start, body = answered(api, method, f"/sandglass{path}")
+    _, problem = answered(api, method, f"/v1{path}")
+    headers, error = dict(start["headers"]), json.loads(body["body"])
+
+    assert (status, b"application/json") == (start["status"], headers[b"content-type"])
+    assert (405 == status, 503 == status) == (b"allow" in headers, b"retry-after" in headers)
+    assert (code, error["message"]) == (error["code"], error["error"])
+    assert status == json.loads(problem["body"])["status"]
 
 
 def test_the_documents_are_made_once_and_not_before_they_are_requested(monkeypatch: pytest.MonkeyPatch) -> None:

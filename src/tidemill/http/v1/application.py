@@ -13,7 +13,7 @@ from starlette.routing import Route as Path
 
 from tidemill.broker.broker import Broker
 from tidemill.http.access import DOCS_PATH
-from tidemill.http.answer import JSON_TYPE, RETRY_AFTER, problem
+from tidemill.http.answer import JSON_TYPE, RETRY_AFTER, Answer, problem
 from tidemill.http.sending import HeadSent, in_parts
 from tidemill.http.v1 import (
     cluster_level,
@@ -28,6 +28,7 @@ from tidemill.http.v1 import (
     record_lines,
     records,
     sandglass,
+    sandglass_schema,
     streams,
     timers,
     topics,
@@ -82,7 +83,7 @@ class Api:
                 response = await self._response(scope, receive)
             except asyncio.CancelledError:  # the HTTP server cancels what still waits when the broker stops
                 stops = problem(503, "this broker stops: send the request to another broker, or again later")
-                response = response_of(stops._replace(headers=RETRY_AFTER))
+                response = _refused(scope, stops._replace(headers=RETRY_AFTER))
             with suppress(HeadSent):
                 await response(scope, receive, in_parts(send, scope["method"]))
 
@@ -101,10 +102,10 @@ class Api:
                 allowed.add(by_type[JSON_TYPE].method)
         shown = scope["path"][:200]
         if not allowed:
-            return response_of(problem(404, f"{shown} is not a path; docs/http.md lists the paths"))
+            return _refused(scope, problem(404, f"{shown} is not a path; docs/http.md lists the paths"))
         names = ", ".join(sorted(allowed))
         refused = problem(405, f"{scope['method']} is not allowed at {shown}; use {names}")
-        return response_of(refused._replace(headers=((b"allow", names.encode()),)))
+        return _refused(scope, refused._replace(headers=((b"allow", names.encode()),)))
 
     async def _documented(self, request: Request) -> Response:
         """Return the document of the API, or its page."""
@@ -122,10 +123,15 @@ class Api:
         broker = self._broker()
         if broker is None or not broker.is_ready:
             refused = problem(503, "this broker does not serve clients yet: try again, or ask another broker")
-            return response_of(refused._replace(headers=RETRY_AFTER))
+            return _refused(request.scope, refused._replace(headers=RETRY_AFTER))
         if self._brokers is None:
             self._brokers = Brokers(broker)
         return await respond(routes, self._brokers, request)
+
+
+def _refused(scope: MutableMapping[str, Any], answer: Answer) -> Response:
+    """Return the response to a request that no route has answered, in the form of its folder."""
+    return response_of(sandglass_schema.refusal(answer) if scope["path"].startswith(sandglass.FOLDER) else answer)
 
 
 def _documents(version: str) -> dict[str, Response]:

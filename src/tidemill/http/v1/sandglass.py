@@ -56,7 +56,8 @@ GROUP_CONFIGS: Final = {
 }
 TIMER_KINDS: Final = (None, 0, "0", "TimerKind")  # 0 is the default, which JSON of gRPC may leave out
 UNHELD: Final = ""  # instead of a consumer's name: records that no consumer holds
-_FOLDER: Final = "/sandglass/topics"
+FOLDER: Final = "/sandglass/"
+_TOPICS: Final = f"{FOLDER}topics"
 _OF_CONSUMER: Final = "{topic}/{partition}/{group}/{consumer}"
 _encode_into = msgspec.json.Encoder().encode_into
 RecordT = TypeVar("RecordT", ReadRecord, Message)
@@ -234,7 +235,7 @@ async def _accept(
 
 def _route(method: str, path: str, access: tuple[Right, ...], handler: Any, **more: Any) -> Route:
     return Route(
-        method=method, path=_FOLDER + path, access=access, handler=handler, refusal=refusal, summary="", **more
+        method=method, path=_TOPICS + path, access=access, handler=handler, refusal=refusal, summary="", **more
     )
 
 
