@@ -132,6 +132,7 @@ def _ended_by_silence(limit: asyncio.Timeout, is_up: Callable[[], bool]) -> Iter
     """Let `limit` expire when the broker has been silent for a while."""
     loop = asyncio.get_running_loop()
     gone_since: float | None = None
+    checking: asyncio.TimerHandle
 
     def check() -> None:
         nonlocal checking, gone_since
