@@ -6,7 +6,6 @@ This module is imported only at the first HTTP connection, because it imports uv
 import asyncio
 import sys
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -21,6 +20,8 @@ from tidemill.wire.first_bytes import ClientProtocol, protocol_of
 
 ANSWERED_MAX: Final = 64  # connections beyond the most that are served: they get status 503, further ones nothing
 EVICTED_AFTER_S: Final = 1.0  # without a request, while few connections are left: a client sends one within this time
+READ_BYTES_MAX: Final = 64 << 10  # of a connection at once
+RECEIVED_BYTES_MAX: Final = 8 << 20  # by all connections together, which requests hold before they count it
 CHUNKS_MAX: Final = 16_384  # of a body, in one read: parsing more would block the event loop
 Refused = Callable[[ClientProtocol, str], None]
 """Called with the protocol that has arrived instead of HTTP, and the client's host."""
@@ -33,7 +34,7 @@ def server_of(application: Asgi, refused: Refused, log: Callable[[str], None], d
     """
     config = uvicorn.Config(
         Admission(application, lambda: _count(server.server_state.connections), log),
-        http=partial(HttpProtocol, refused=refused),  # type: ignore[arg-type]
+        http=lambda **named: SmallReads(HttpProtocol(refused=refused, **named)),  # type: ignore[arg-type]
         lifespan="off",
         ws="none",
         log_config=None,
@@ -62,6 +63,36 @@ class StrictConnection(h11.Connection):
         elif isinstance(event, h11.Request) and event.http_version not in (b"1.0", b"1.1"):
             raise h11.RemoteProtocolError("This port serves HTTP/1.1 only.", error_status_hint=505)
         return event
+
+
+class SmallReads(asyncio.BufferedProtocol):
+    """Reads the less of a connection at once, the more there are: the rest stays in the kernel meanwhile."""
+
+    _buffer = memoryview(bytearray(READ_BYTES_MAX))  # of all connections, because each read is passed on at once
+
+    def __init__(self, protocol: "HttpProtocol") -> None:
+        self._protocol = protocol
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._protocol.connection_made(transport)
+
+    def get_buffer(self, _: int) -> memoryview:
+        return self._buffer[: RECEIVED_BYTES_MAX // len(self._protocol.connections)]
+
+    def buffer_updated(self, count: int) -> None:
+        self._protocol.data_received(bytes(self._buffer[:count]))
+
+    def eof_received(self) -> None:
+        self._protocol.eof_received()
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._protocol.connection_lost(error)
 
 
 class HttpProtocol(H11Protocol):
@@ -101,6 +132,8 @@ class HttpProtocol(H11Protocol):
             data = data[HEAD_BYTES_MAX + 1 :]
         if data and not self.transport.is_closing():
             super().data_received(data)
+        if self.is_answering and self.cycle.body:
+            self.flow.pause_reading()  # until the application asks for more of the body
 
     def on_response_complete(self) -> None:
         self.pace.responded(self.loop.time())

@@ -10,9 +10,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.integration.hostile.attacked_broker import AttackedBroker
+from tests.integration.hostile.attacked_broker import AttackedBroker, fetch_request, produce_request
 
 ANSWER_S_MAX = 10.0
+SERVED_S_MAX = 5.0  # for a request of a normal client during an attack
 PAUSE_S = 0.05
 HOST = b"Host: localhost\r\n"
 
@@ -166,3 +167,17 @@ def statuses_of(clients: Sequence[socket.socket], seconds_max: float, *, but: in
                 except ConnectionError:
                     found[client] = 0
     return [found.get(client) for client in clients]
+
+
+def assert_others_are_served(broker: AttackedBroker, attacker: HttpAttacker, topic: str) -> None:
+    """Assert that a Kafka client and a health check get their responses in time."""
+    began_at = time.monotonic()
+    with broker.connect() as client:
+        answered = client.ask(produce_request(topic, b"still here"), 9)
+        fetched = client.ask(fetch_request(topic), 11)
+    ready = attacker.json("/health/ready")
+
+    assert 0 == answered.responses[0].partition_responses[0].error_code
+    assert b"still here" in bytes(fetched.responses[0].partitions[0].records)
+    assert 200 == ready[0]
+    assert time.monotonic() - began_at < SERVED_S_MAX

@@ -14,14 +14,15 @@ import pytest
 from tests.integration.hostile.attacked_broker import (
     MIB,
     AttackedBroker,
-    fetch_request,
     list_offsets_request,
     produce_request,
     raw_produce_request,
 )
 from tests.integration.hostile.http_attack import (
     HOST,
+    SERVED_S_MAX,
     HttpAttacker,
+    assert_others_are_served,
     chunked,
     get,
     post,
@@ -44,7 +45,6 @@ QUIET_S_MAX = 20  # within which an idle broker returns freed memory to the syst
 CROWD = 1_000
 LARGE_BYTES = DECOMPRESSED_BYTES_MAX - 100  # about the largest value that can be read
 CLOSE = b"Connection: close\r\n"
-SERVED_S_MAX = 5.0  # for a request of a normal client during an attack
 RELEASED_S_MAX = 30.0  # for hundreds of records
 
 
@@ -86,20 +86,6 @@ def topic(broker: AttackedBroker, attacker: HttpAttacker) -> Iterator[str]:
     broker.no_mistake()
     grown = attacker.peak() - before
     assert grown < GROWN_MAX, f"the broker has grown by {grown / MIB:.0f} MiB"
-
-
-def assert_others_are_served(broker: AttackedBroker, attacker: HttpAttacker, topic: str) -> None:
-    """Assert that a Kafka client and a health check get their responses in time."""
-    began_at = time.monotonic()
-    with broker.connect() as client:
-        answered = client.ask(produce_request(topic, b"still here"), 9)
-        fetched = client.ask(fetch_request(topic), 11)
-    ready = attacker.json("/health/ready")
-
-    assert 0 == answered.responses[0].partition_responses[0].error_code
-    assert b"still here" in bytes(fetched.responses[0].partitions[0].records)
-    assert 200 == ready[0]
-    assert time.monotonic() - began_at < SERVED_S_MAX
 
 
 def test_hostile_heads_are_refused(topic: str, attacker: HttpAttacker) -> None:

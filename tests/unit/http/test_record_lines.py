@@ -341,8 +341,7 @@ def test_short_lines_wait_while_there_is_no_memory() -> None:
     waiting, (status, answer) = asyncio.run(run())
 
     assert (200, 1_000) == (status, answer["records"])
-    assert len(part) > waiting
-    assert 5 == leaders.asked
+    assert 0 < waiting < FREE_BYTES, "no more is decoded than every request may have"
     assert BYTES_MAX == budgets.body_bytes
 
 

@@ -1,5 +1,6 @@
 """What the requests of `/v1` may take of the broker together: waits, and memory for bodies and responses."""
 
+import asyncio
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
@@ -13,6 +14,7 @@ WAITS_MAX: Final = 512  # streams and long polls: half of the HTTP connections, 
 WAITED_PARTITIONS_MAX: Final = 4_096  # by all of them together, because each partition has a task of its own
 BYTES_MAX: Final = 8 << 20  # of bodies; decoded records take several times that
 FREE_BYTES: Final = 16 << 10  # of each body are not counted, so that small requests pass while large ones do not
+TURNS_MAX: Final = 64  # requests that decode and write records at a time while there is no memory left for bodies
 RESPONSE_BYTES_MAX: Final = 16 << 20  # of records read, until their clients have taken them; one response may be larger
 _KEY: Final = "tidemill.taken"
 
@@ -32,6 +34,7 @@ class Budgets:
     body_bytes: int = 0
     response_bytes: int = 0
     decoded: DecodedBodies = field(default_factory=DecodedBodies, compare=False)
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS_MAX), compare=False)
 
 
 @dataclass(slots=True)

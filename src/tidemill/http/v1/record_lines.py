@@ -9,7 +9,7 @@ read, so that the client slows down.
 import asyncio
 from array import array
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from typing import Final
 
@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from tidemill.http.access import LINES_TYPE
 from tidemill.http.answer import JSON_TYPE, Answer, json_answer
-from tidemill.http.v1.budgets import Exhausted, taken_by
+from tidemill.http.v1.budgets import FREE_BYTES, Exhausted, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route, body_parts, busy
 from tidemill.http.v1.records import RECORDS_PER_TURN, BadRecord, NewRecord, record_of, take_headers
 from tidemill.http.v1.rights import WRITE_TOPIC
@@ -29,6 +29,7 @@ from tidemill.metadata.image import Topic
 
 LINE_BYTES_MAX: Final = 1 << 20  # as a body of JSON
 LINES_MAX: Final = 1_000_000  # so that what a request remembers of its lines, 12 bytes of each, is bounded
+TURN_BYTES: Final = 256 << 10  # of memory for the records that are decoded at once: hundreds of small ones
 DROP_S_MAX: Final = 5.0  # what follows a refused line is read for so long: most clients send all before they listen
 RUNS_PER_TURN: Final = 1_000  # they take a millisecond of the event loop
 _decode = msgspec.json.Decoder(NewRecord).decode
@@ -134,24 +135,38 @@ class _Lines:
         the next line.  Raise Exhausted if that is too long.
         """
         try:
-            self._taken.body(self._parser.held_bytes + self._writer.waiting_bytes)
+            self._taken.body(self._held_bytes)
         except Exhausted:
             await self._writer.wait_for_room(0)
             self._taken.body(self._parser.held_bytes)
 
+    @property
+    def _held_bytes(self) -> int:
+        return self._parser.held_bytes + self._writer.waiting_bytes
+
     async def _add_some(self, lines: Iterator[bytes]) -> bool:
         """Add the records of some lines, and return whether there may be more."""
-        count = self._add(islice(lines, RECORDS_PER_TURN))
-        await self._writer.wait_for_room()
+        try:
+            self._taken.body(self._held_bytes + TURN_BYTES)
+        except Exhausted:
+            async with self._taken.budgets.turns:  # a thousand requests would have tens of megabytes of records
+                has_more = self._add(lines, FREE_BYTES)
+                await self._writer.wait_for_room(0)
+        else:
+            has_more = self._add(lines, self._writer.waiting_bytes + TURN_BYTES)
+            await self._writer.wait_for_room()
         await self._take_memory()
         await asyncio.sleep(0)
-        return count == RECORDS_PER_TURN
+        return has_more
 
-    def _add(self, lines: Iterable[bytes]) -> int:
-        """Add the records of lines, and return how many lines there were."""
+    def _add(self, lines: Iterator[bytes], waiting_max: int) -> bool:
+        """
+        Add the records of some lines, until `waiting_max` bytes wait to be written; at least one line.  Return whether
+        there may be more.
+        """
         now_ms, config = self._brokers.wall_ms, self._brokers.config_of(self._topic)
         before = self._line_count
-        for line in lines:
+        for line in islice(lines, RECORDS_PER_TURN):
             if self._line_count == LINES_MAX:
                 raise Refused(413, f"the body has more than {LINES_MAX} lines; divide it among several requests")
             if not line or line.isspace():
@@ -167,7 +182,9 @@ class _Lines:
                 raise Refused(400, f"line {self._next_line}: {problem}") from problem
             self._writer.add(given.partition, record)
             self.records += 1
-        return self._line_count - before
+            if self._writer.waiting_bytes >= waiting_max:
+                return True
+        return self._line_count - before == RECORDS_PER_TURN
 
     @property
     def _line_count(self) -> int:
