@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidemill.app.broker_processes import ending_with_parent
+from tidemill.app.listeners import HTTP_LISTENER, PEER_LISTENER
 from tidemill.app.settings import ENVIRONMENT_PREFIX
+from tidemill.model.config_keys import BROKER_KEYS
 
 READY_S_MAX: Final = 60.0  # a start takes a second; a busy machine needs many times that
 ADVANCE_S_MAX: Final = 60.0  # an answer takes a millisecond; a busy machine needs many times that
 STOP_S_MAX: Final = 10.0  # a clean stop takes at most two seconds
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}  # with Kafka's default, each new group waits for 3 s
+OF_EACH_BROKER: Final = ("broker.id", "node.id", "log.dirs", "listeners", HTTP_LISTENER, PEER_LISTENER)
 LOG_BYTES_SHOWN: Final = 8_000  # the end of a log, in error messages and reports
 
 
@@ -112,8 +115,20 @@ class Process:
 
 
 def environment_of(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a broker with these configuration keys, and with none from the user's own shell."""
+    """
+    Return the environment of a broker with these configuration keys, and with none from the user's own shell.
+
+    Raise ValueError for a key that does not exist, or that the fixtures set themselves.
+    """
     own = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMILL_")}
     for key, value in (SETTINGS | dict(settings)).items():
+        if key not in BROKER_KEYS:
+            raise ValueError(
+                f"tidemill_settings: {key}={value!r}: there is no such key; docs/reference/configuration.md lists them"
+            )
+        if key in OF_EACH_BROKER:
+            raise ValueError(
+                f"tidemill_settings: {key}={value!r}: the fixtures choose it for each broker; leave it out"
+            )
         own[ENVIRONMENT_PREFIX + key.removeprefix("tidemill.").replace(".", "_").upper()] = str(value)
     return own
