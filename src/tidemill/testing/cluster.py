@@ -38,15 +38,15 @@ class Cluster(Served):
 
     def kill(self, number: int) -> None:
         """Kill a broker as `kill -9` does."""
-        self.processes[number].kill()
+        self._process(number).kill()
 
     def stop(self, number: int) -> None:
         """Stop a broker cleanly: it hands its leaderships to other brokers first."""
-        self.processes[number].stop()
+        self._process(number).stop()
 
     def restart(self, number: int) -> None:
         """Start a broker that was killed or stopped, with its ports and its data, and wait until it is ready."""
-        if self.processes[number].is_running:
+        if self._process(number).is_running:
             raise ValueError(f"broker {number} runs; kill or stop it first")
         self._start(number)
         self.processes[number].ready_line()
@@ -66,6 +66,13 @@ class Cluster(Served):
             if process.is_running:
                 process.kill()  # nothing is read from the directory again, so a clean stop would only take time
         self._files.close()
+
+    def _process(self, number: int) -> Process:
+        """Return the last run of a broker.  Raise ValueError if there is no broker of this number."""
+        found = self.processes.get(number)
+        if found is None:
+            raise ValueError(f"broker {number}: the cluster has the brokers {', '.join(map(str, self.processes))}")
+        return found
 
     def _start(self, number: int) -> None:
         options = ("--config", self._brokers[number].config, "--ahead-ms", str(self._ahead_ms))
