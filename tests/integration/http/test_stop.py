@@ -20,7 +20,7 @@ def test_clients_that_wait_are_answered_when_the_broker_stops(tmp_path: Path) ->
         stream = http.client.HTTPConnection(broker.address, timeout=TIMEOUT_S)
         stream.request("GET", "/v1/topics/jobs/stream")
         events = stream.getresponse()
-        assert b"id: 0:0\n" == events.readline()
+        assert events.readline().startswith(b"id: 0:0@")
         with broker.open("POST", "/v1/queues/jobs/g/receive", body | {"wait_ms": 30_000}) as waiting:
             wait_for(lambda: "tidemill_share_fetches_waiting 1" in _metrics(broker), "the receive does not wait")
             code = cluster.stop()
