@@ -75,15 +75,12 @@ class Operator:
             lambda: self.presence(number) == presence, f"broker {number} {presence}", check_seconds=CHECK_SECONDS
         )
 
-    def wait_until_room(self, number: int) -> None:
-        """Wait until the controller knows that a broker's disk has room: replicas leave one that is full."""
-
-        def has_room() -> bool:
-            broker = self.broker(number)
-            used, total = broker["disk_used"], broker["disk_total"]
-            return used is not None and total is not None and used < 0.9 * total
-
-        wait_until(has_room, f"room on broker {number}", check_seconds=CHECK_SECONDS)
+    def can_take_replicas(self, number: int) -> bool:
+        """Return whether the controller knows that a broker is well, and that its disk has room."""
+        broker = self.broker(number)
+        used, total = broker["disk_used"], broker["disk_total"]
+        has_room = used is not None and total is not None and used < 0.9 * total
+        return has_room and broker["presence"] == "active"
 
     def drain(self, number: int) -> None:
         self._send(f"/v1/brokers/{number}/drain", {"of": "all"})

@@ -332,18 +332,27 @@ def move_to_a_full_disk(scene: ElasticScene) -> None:
         scene.load.wait_for_progress()
 
 
+def without_heavy(scene: ElasticScene) -> int:
+    """Return the broker that is to have no replica of the heavy shard.  The planner may choose another one any time."""
+    (target,) = {*BROKERS} - {*scene.planned()[scene.heavy_shard]}
+    return target
+
+
+def is_free(scene: ElasticScene, target: int) -> bool:
+    """Return whether the heavy shard can be moved to a broker, and its files have left it."""
+    is_moving = scene.heavy_shard in {it["shard_id"] for it in scene.operator.moves()}
+    return not is_moving and scene.operator.can_take_replicas(target) and not scene.has_heavy_files(target)
+
+
 def begin_move(scene: ElasticScene) -> tuple[int, int]:
     """
     Begin to move the heavy shard, and return the broker that leads it and is to leave, and the new one.  The copy does
     not end before `end_move`.
     """
+    wait_until(lambda: is_free(scene, without_heavy(scene)), "a broker without files", check_seconds=CHECK_SECONDS)
     scene.cluster.configure({THROTTLE_KEY: SLOW})
-    replicas = scene.planned()[scene.heavy_shard]
+    replicas, target = scene.planned()[scene.heavy_shard], without_heavy(scene)
     source = scene.leader(HEAVY_SHARD)
-    (target,) = {*BROKERS} - {*replicas}
-    scene.operator.wait_until_presence(target, "active")
-    scene.operator.wait_until_room(target)
-    wait_until(lambda: not scene.has_heavy_files(target), f"broker {target} without files", check_seconds=CHECK_SECONDS)
     scene.operator.move(scene.heavy_shard, [*(it for it in replicas if it != source), target])
     wait_until(lambda: scene.is_copying(target), f"a copy to broker {target}", check_seconds=CHECK_SECONDS)
     return source, target
