@@ -79,10 +79,20 @@ def fill(tools: KafkaTools, name: str) -> None:
 
 
 def partitions(tools: KafkaTools, name: str, *more: str) -> Rows:
-    """Return the cells of each partition's row by the names that they are printed with."""
-    printed = tools.run("kafka-topics", "--describe", "--topic", name, *more)
-    rows = [[cell.partition(":") for cell in line.split("\t")] for line in printed if line.startswith("\t")]
-    return [{key.strip(): value.strip() for key, _, value in row if key} for row in rows]
+    """
+    Return the cells of each partition's row by the names that they are printed with; without `more` options, as soon as
+    each has a leader.  One that is not among the replicas of a goal makes way, and without it, none is in sync.
+    """
+    found: Rows = []
+
+    def are_led() -> bool:
+        printed = tools.run("kafka-topics", "--describe", "--topic", name, *more)
+        rows = [[cell.partition(":") for cell in line.split("\t")] for line in printed if line.startswith("\t")]
+        found[:] = [{key.strip(): value.strip() for key, _, value in row if key} for row in rows]
+        return bool(more) or all(row["Leader"] != "none" for row in found)
+
+    wait_until(are_led, f"all partitions of {name} are led", seconds_max=COMMANDS_SECONDS_MAX)
+    return found
 
 
 def replicas(rows: Rows) -> list[list[int]]:
