@@ -67,7 +67,7 @@ async def create(call: Call) -> Success:
     body: NewTopic = call.body
     if body.kind not in TIMER_KINDS:
         raise Refused(
-            501,
+            400,
             f"kind={str(body.kind)[:100]}: keyed topics are not available; leave it out, or use 0, to create a timer "
             "topic",
         )
@@ -106,7 +106,7 @@ def _record(at: int, message: NewMessage, partition: int | None, now_ms: int, *,
     for name, value in (("clusteringKey", message.clustering_key), ("channel", message.channel)):
         if value:
             raise Refused(
-                501, f"{where}.{name}={value[:100]}: keyed topics and channels are not available; leave it out"
+                400, f"{where}.{name}={value[:100]}: keyed topics and channels are not available; leave it out"
             )
     key = Content(base64=message.key) if message.key else None
     return NewRecord(
