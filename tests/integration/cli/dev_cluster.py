@@ -33,10 +33,14 @@ class Cluster:
         return [json.loads(line) for line in self.stderr.read_text().splitlines()]
 
     def warnings(self) -> list[dict[str, Any]]:
-        """Return the events whose level is not info, except those about a machine that is busy or lacks a compiler."""
+        """
+        Return the events whose level is not info, except those about a machine that is busy, lacks a compiler, or has a
+        disk that is more than 80 % full.
+        """
         of_the_machine = ("event loop stalled", "compiled extension not found", "clean stop timed out")
         events = [event for event in self.events() if not event["event"].startswith(of_the_machine)]
-        return [event for event in events if event["level"] != "info"]
+        warnings = [event for event in events if event["level"] != "info"]
+        return [event for event in warnings if not event.get("why", "").startswith("the disk of broker")]
 
     def stop(self) -> int:
         self.process.terminate()
