@@ -73,6 +73,8 @@ def arrival_batch(arrivals: Partition, batch: bytearray | memoryview, append_tim
         )
     except RecordRefused as problem:
         raise ArrivalRefused(errors.INVALID_RECORD, f"record {problem.index}: {problem}", problem.index) from None
+    except ValueError as problem:  # a record that cannot be walked, such as with the least timestamp delta
+        raise ArrivalRefused(errors.INVALID_RECORD, f"the batch cannot be read: {problem}") from None
     size, journal_max = len(found), arrivals.shard.batch_bytes_max
     if size > journal_max - ADDED_BYTES_MAX:  # a record alone must fit when it is released
         raise ArrivalRefused(

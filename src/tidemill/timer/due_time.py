@@ -38,7 +38,10 @@ def due_ms(headers: Iterable[tuple[str, bytes | None]], stamp_ms: int, delay_ms_
     if not given:
         return stamp_ms
     if len(given) > 1:
-        raise BadDueTime(f"the headers {' and '.join(name for name, _ in given)} are both there: keep one")
+        names = [*dict.fromkeys(name for name, _ in given)]
+        if len(names) == 1:
+            raise BadDueTime(f"the header {names[0]} is there {len(given)} times: keep one")
+        raise BadDueTime(f"the headers {' and '.join(names)} are both there: keep one")
     ((name, value),) = given
     if value is None or not 0 < len(value) <= VALUE_BYTES_MAX:
         raise _bad(name, value)

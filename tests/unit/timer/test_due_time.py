@@ -120,3 +120,13 @@ def test_any_bytes_are_a_time_or_refused(value: bytes) -> None:
             assert name in str(refused)
         else:
             assert 0 <= found <= DUE_MS_MAX
+
+
+def test_many_times_are_counted_and_not_listed() -> None:
+    """A record may have ten thousand headers, and the message is in the response."""
+    with pytest.raises(BadDueTime, match=r"^the header tidemill-delay is there 10000 times: keep one$"):
+        due_ms([(DELAY, b"1")] * 10_000, STAMP)
+    with pytest.raises(
+        BadDueTime, match=r"^the headers tidemill-delay and tidemill-deliver-at are both there: keep one$"
+    ):
+        due_ms([(DELAY, b"1"), (DELIVER_AT, b"1"), (DELAY, b"1")], STAMP)

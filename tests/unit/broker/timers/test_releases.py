@@ -20,6 +20,7 @@ from tests.unit.broker.timers.timer_topic import (
     timers,
     values,
 )
+from tidemill.batches.batch import LENGTH_BYTES, read_header, stamp_crc, write_header
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec
 from tidemill.broker.shards import ready_loop
@@ -196,6 +197,22 @@ def test_a_batch_that_unfolds_into_too_many_bytes_is_refused(world: BrokerWorld)
 
     assert errors.MESSAGE_TOO_LARGE == answer.error_code
     assert 0 == timers(world).waiting.end
+
+
+def test_a_batch_whose_records_cannot_be_walked_is_refused(world: BrokerWorld) -> None:
+    """Its second record has the least delta of a timestamp, which other topics take."""
+    least = b"\xff" * 9 + b"\x01"
+    one = build_batch([(None, b"v", (), world.clock.now_ms)])
+    batch = one + b"\x20" + b"\0" + least + b"\x02" + b"\x01" + b"\x02v" + b"\0"
+    length = len(batch) - LENGTH_BYTES
+    write_header(batch, read_header(one)._replace(batch_length=length, last_offset_delta=1, record_count=2))
+    stamp_crc(batch)
+
+    refused = send_batch(world, batch)
+
+    assert errors.INVALID_RECORD == refused.error_code
+    assert "the batch cannot be read" in (refused.error_message or "")
+    assert errors.NONE == send(world, (b"good", delay(5))).error_code
 
 
 def test_many_records_of_one_time_come_in_batches(world: BrokerWorld) -> None:
