@@ -37,6 +37,7 @@ from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.budgets import Budgets, Exhausted, begin, taken_by
 from tidemill.http.v1.calls import Route, busy, respond, response_of
 from tidemill.http.v1.rights import CONSUME
+from tidemill.model import errors
 
 ROUTES: Final[tuple[Route, ...]] = tuple(
     route
@@ -82,8 +83,7 @@ class Api:
             try:
                 response = await self._response(scope, receive)
             except asyncio.CancelledError:  # the HTTP server cancels what still waits when the broker stops
-                stops = problem(503, "this broker stops: send the request to another broker, or again later")
-                response = _refused(scope, stops._replace(headers=RETRY_AFTER))
+                response = _refused(scope, _stopping(scope["method"])._replace(headers=RETRY_AFTER))
             with suppress(HeadSent):
                 await response(scope, receive, in_parts(send, scope["method"]))
 
@@ -127,6 +127,14 @@ class Api:
         if self._brokers is None:
             self._brokers = Brokers(broker)
         return await respond(routes, self._brokers, request)
+
+
+def _stopping(method: str) -> Answer:
+    """Return the response to a request that a stop of the broker has interrupted.  A write may have had its effect."""
+    if method in ("GET", "HEAD"):
+        return problem(503, "this broker stops: send the request to another broker, or again later")
+    unknown = "this broker stops, and it is not known whether the request had its effect: ask another broker"
+    return problem(503, unknown, error=errors.name(errors.REQUEST_TIMED_OUT))
 
 
 def _refused(scope: MutableMapping[str, Any], answer: Answer) -> Response:
