@@ -21,7 +21,7 @@ from tidemill.wire.first_bytes import ClientProtocol, protocol_of
 ANSWERED_MAX: Final = 64  # connections beyond the most that are served: they get status 503, further ones nothing
 EVICTED_AFTER_S: Final = 1.0  # without a request, while few connections are left: a client sends one within this time
 READ_BYTES_MAX: Final = 64 << 10  # of a connection at once
-RECEIVED_BYTES_MAX: Final = 8 << 20  # by all connections together, which requests hold before they count it
+RECEIVED_BYTES_MAX: Final = 4 << 20  # by all connections together, which requests hold before they count it
 CHUNKS_MAX: Final = 16_384  # of a body, in one read: parsing more would block the event loop
 Refused = Callable[[ClientProtocol, str], None]
 """Called with the protocol that has arrived instead of HTTP, and the client's host."""
