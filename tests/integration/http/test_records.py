@@ -145,7 +145,7 @@ def test_bad_records_are_refused(
         ("application/octet-stream", "?timer_id=a&schedule=cron+0+8+*+*+*&timezone=Berlin", {}, "x", "no such zone"),
         ("application/octet-stream", "?delay=soon", {}, "x", "delay: tidemill-delay='soon'"),
         ("application/octet-stream", "?at=7", {}, "x", "at: tidemill-deliver-at=7"),
-        ("application/octet-stream", "?delay=1s", {"Tidemill_Header": "tidemill-delay=2s"}, "x", "are both there"),
+        ("application/octet-stream", "?delay=1s", {"Tidemill_Header": "tidemill-delay=2s"}, "x", "is there 2 times"),
     ],
 )
 def test_a_due_time_that_is_not_one_is_refused_by_its_field(

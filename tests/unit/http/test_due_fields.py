@@ -54,7 +54,7 @@ def test_a_field_becomes_a_header(fields: Any, headers: Any) -> None:
         ((None, None, "ä" * 129), "timer_id=ä"),
         (
             ("1s", None, None, ("tidemill-delay", b"2s")),
-            "delay: the headers tidemill-delay and tidemill-delay are both",
+            "delay: the header tidemill-delay is there 2 times",
         ),
         ((None, None, "x", ("tidemill-delay", b"soon")), "headers: tidemill-delay='soon'"),
         ((None, None, None, ("tidemill-deliver-at", None)), "headers: tidemill-deliver-at=null"),
