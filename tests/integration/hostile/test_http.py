@@ -197,6 +197,24 @@ def test_idle_streams_leave_room(broker: AttackedBroker, topic: str, attacker: H
     assert 200 == attacker.status(get(path))
 
 
+def test_a_crowd_that_receives_without_a_wait_takes_turns(
+    broker: AttackedBroker, topic: str, attacker: HttpAttacker
+) -> None:
+    """1,000 clients receive from 64 partitions at once: each of them would be asked a thousand times at a time."""
+    path = f"/v1/queues/{broker.topic(64)}/crowd/receive"
+    request = post(path, b'{"consumer": "c", "wait_ms": 0}')
+    attacker.status(request)
+    with attacker.crowd(CROWD) as clients:
+        for client in clients:
+            client.sendall(request[:-1])
+        for client in clients:
+            client.sendall(request[-1:])
+        assert_others_are_served(broker, attacker, topic)
+        statuses = Counter(statuses_of(clients, 50))
+
+    assert {200: CROWD} == statuses
+
+
 def test_the_last_connections_are_for_health(broker: AttackedBroker, topic: str, attacker: HttpAttacker) -> None:
     """
     While only 16 connections are left, other paths get 503, with Retry-After, and the paths of health are served.

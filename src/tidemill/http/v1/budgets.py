@@ -15,6 +15,7 @@ WAITED_PARTITIONS_MAX: Final = 4_096  # by all of them together, because each pa
 BYTES_MAX: Final = 8 << 20  # of bodies; decoded records take several times that
 FREE_BYTES: Final = 16 << 10  # of each body are not counted, so that small requests pass while large ones do not
 TURNS_MAX: Final = 32  # requests that decode and write records at a time while there is no memory left for bodies
+RECEIVES_MAX: Final = 16  # of queues without a wait, at a time: each may ask the leaders of 64 partitions
 RESPONSE_BYTES_MAX: Final = 16 << 20  # of records read, until their clients have taken them; one response may be larger
 _KEY: Final = "tidemill.taken"
 
@@ -34,6 +35,7 @@ class Budgets:
     body_bytes: int = 0
     response_bytes: int = 0
     decoded: DecodedBodies = field(default_factory=DecodedBodies, compare=False)
+    receives: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RECEIVES_MAX), compare=False)
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS_MAX), compare=False)
 
 

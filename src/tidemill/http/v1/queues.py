@@ -141,7 +141,9 @@ async def receive(call: Call) -> Messages:
     if call.body.wait_ms:
         asked = topic.partition_count if call.body.partition is None else 1
         taken.wait(min(asked, PARTITIONS_ASKED_MAX))
-    return Messages(await receive_messages(call.brokers, topic, call.names["group"], call.body, taken))
+        return Messages(await receive_messages(call.brokers, topic, call.names["group"], call.body, taken))
+    async with taken.budgets.receives:  # the others take turns: a thousand would ask 64,000 partitions at once
+        return Messages(await receive_messages(call.brokers, topic, call.names["group"], call.body, taken))
 
 
 async def receive_messages(
