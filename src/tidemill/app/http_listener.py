@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tidemill.http.application import Application
 
 SWEEP_S: Final = 1.0  # interval between sweeps for slow connections
-RECEIVED_BYTES_MAX: Final = 64 << 10  # that the kernel holds for a connection, and so what one read may bring
+RECEIVED_BYTES_MAX: Final = 64 << 10  # that the kernel holds for a connection
 BACKLOG: Final = 128
 DRAIN_S: Final = 1  # for requests in progress at a stop; the entire stop must take less than two seconds
 IMPORTED_IN_TURN: Final = ("logging.config", "click", "h11", "uvicorn")

@@ -93,7 +93,7 @@ async def produce_lines(call: Call) -> "RunsResponse":
     refused = writer.refused or refused
     if refused is None:
         return RunsResponse(json_answer({"records": lines.records}), writer.runs())
-    if not lines.is_exhausted:  # otherwise the connection is closed, because reading on takes memory, too
+    if not lines.is_exhausted:  # otherwise the rest is not read here: that takes memory, too
         await _drop(parts)
     return RunsResponse(refused.with_fields(line=await lines.first_missing()).answer, writer.runs())
 
