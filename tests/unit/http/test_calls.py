@@ -1,6 +1,7 @@
 """Queries and bodies that are not as a path needs them, and what bodies take."""
 
 import asyncio
+import weakref
 from typing import Annotated, Any
 
 import msgspec
@@ -9,7 +10,7 @@ from msgspec import Meta
 from starlette.requests import Request
 
 from tidemill.http.answer import JSON_TYPE
-from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Budgets, begin
+from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Budgets, Exhausted, begin
 from tidemill.http.v1.calls import LARGE_BYTES, Call, Refused, Route, _decoded, _query, respond
 from tidemill.http.v1.decoded_bodies import BYTES_MAX, ITEM_MEMORY
 
@@ -54,7 +55,7 @@ def test_a_body_is_refused_with_the_name(body: Any, shown: str) -> None:
     assert (400, True) == (refused.value.answer.status, shown in str(refused.value))
 
 
-class Listed(msgspec.Struct, frozen=True):
+class Listed(msgspec.Struct, frozen=True, weakref=True):
     items: list[Fields]
 
 
@@ -64,12 +65,19 @@ class Served:
     def __init__(self) -> None:
         self.budgets = Budgets()
         self.calls = 0
+        self.problem: type[Exhausted] | None = None  # with which each call is refused
+        self.bodies: list[weakref.ref[Any]] = []  # of the calls
+        self.alive: list[int] = []  # how many bodies of earlier calls there still were, at each call
         self._route = Route(
             method="POST", path="/items", access=(), handler=self._handle, body=Listed, response=Fields, summary=""
         )
 
-    async def _handle(self, _: Call) -> Fields:
+    async def _handle(self, call: Call) -> Fields:
         self.calls += 1
+        self.alive.append(sum(it() is not None for it in self.bodies))
+        self.bodies.append(weakref.ref(call.body))
+        if self.problem is not None:
+            raise self.problem("there is no room")
         return Fields()
 
     async def status(self, items: int) -> int:
@@ -109,5 +117,18 @@ def test_a_large_body_has_no_effect_while_too_many_responses_are_not_read() -> N
         served.budgets.response_bytes = RESPONSE_BYTES_MAX + 1
         assert (503, 0) == (await served.status(LARGE_BYTES // ITEM_MEMORY + 1), served.calls)
         assert (200, 1) == (await served.status(1), served.calls)
+
+    asyncio.run(run())
+
+
+def test_a_body_is_gone_when_the_next_one_gets_its_memory() -> None:
+    """Although the error of a refused request refers to the frames that have its body."""
+
+    async def run() -> None:
+        served = Served()
+        served.problem = Exhausted
+        crowd = [served.status(BYTES_MAX // ITEM_MEMORY) for _ in range(4)]
+        assert [503] * 4 == await asyncio.gather(*crowd)
+        assert [0] * 4 == served.alive
 
     asyncio.run(run())

@@ -102,31 +102,42 @@ async def respond(routes: Mapping[str, Route], brokers: Brokers, request: Reques
         data = await read_body(request) if is_decoded and route.body is not None else None
         work = _answered(route, brokers, request, data)
         return await (_while_connected(request, work) if is_decoded else work)
-    except Refused as refusal:
-        return response_of(route.refusal(refusal.answer))
-    except Exhausted as exhausted:
-        return response_of(route.refusal(busy(exhausted).answer))
+    except (Refused, Exhausted) as refusal:
+        return _refused(route, refusal)
 
 
 async def _answered(route: Route, brokers: Brokers, request: Request, data: bytes | None) -> Response:
-    """Return the response of a route's handler to a request with this body, if it has one that is decoded for it."""
+    """Return the response to a request with this body, if its route has one that is decoded for the handler."""
+    async with taken_by(request).budgets.decoded.room_for(data or b""):
+        try:
+            return await _handled(route, brokers, request, data)
+        except (Refused, Exhausted) as refusal:  # its frames refer to what was decoded, so it may not leave this room
+            return _refused(route, refusal)
+
+
+async def _handled(route: Route, brokers: Brokers, request: Request, data: bytes | None) -> Response:
+    """Return the response of a route's handler.  Raise Refused or Exhausted."""
     taken, query = taken_by(request), _query(route.query, request)
-    async with taken.budgets.decoded.room_for(data or b""):
-        if data is not None and memory_of(data) > LARGE_BYTES:
-            taken.response(0)  # before it has had an effect: the response may be large, too, and will be held
-        body = None if data is None or route.body is None else _decoded(route.body, data)
-        found = await route.handler(Call(brokers, request.path_params, body, query, request))
-        if route.media_types:
-            return found  # type: ignore[no-any-return]
-        headers = {"cache-control": "no-store"}
-        if route.response is None:
-            return Response(None, route.status, headers)
-        encoded = msgspec.json.encode(found)
+    if data is not None and memory_of(data) > LARGE_BYTES:
+        taken.response(0)  # before it has had an effect: the response may be large, too, and will be held
+    body = None if data is None or route.body is None else _decoded(route.body, data)
+    found = await route.handler(Call(brokers, request.path_params, body, query, request))
+    if route.media_types:
+        return found  # type: ignore[no-any-return]
+    headers = {"cache-control": "no-store"}
+    if route.response is None:
+        return Response(None, route.status, headers)
+    encoded = msgspec.json.encode(found)
     if request.method == "GET":  # it can be repeated, while the others have had an effect
         taken.response(len(encoded))
     else:
         taken.hold(len(encoded))
     return Response(encoded, route.status, headers, JSON_TYPE)
+
+
+def _refused(route: Route, refusal: Refused | Exhausted) -> Response:
+    refused = busy(refusal) if isinstance(refusal, Exhausted) else refusal
+    return response_of(route.refusal(refused.answer))
 
 
 def busy(exhausted: Exhausted) -> Refused:
