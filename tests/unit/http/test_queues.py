@@ -16,7 +16,7 @@ from tidemill.batches.records import OPENED_HEADERS_MAX
 from tidemill.http.v1 import queues
 from tidemill.http.v1.budgets import RESPONSE_BYTES_MAX, Budgets, Exhausted, Taken
 from tidemill.http.v1.calls import Refused
-from tidemill.http.v1.queues import ReceiveBody, receive_messages
+from tidemill.http.v1.queues import UNREADABLE_BYTES, ReceiveBody, receive_messages
 from tidemill.http.v1.record_schema import DECOMPRESSED_BYTES_MAX, RECORD_MEMORY, Base64
 from tidemill.model.topic import TopicId
 from tidemill.peer import share_receipts, share_receive
@@ -207,10 +207,11 @@ def test_few_unreadable_batches_are_opened_at_a_time() -> None:
 
     asyncio.run(run())
 
-    assert {(Acknowledgement.REJECT, (at,)) for at in range(16)} == {
+    opened = DECOMPRESSED_BYTES_MAX // UNREADABLE_BYTES
+    assert {(Acknowledgement.REJECT, (at,)) for at in range(opened)} == {
         (kind, tuple(offsets)) for kind, offsets in leader.decided if kind == Acknowledgement.REJECT
     }
-    assert (UNDO, [*range(16, 100)]) in leader.decided
+    assert (UNDO, [*range(opened, 100)]) in leader.decided
 
 
 def test_batches_without_acquired_records_are_not_opened() -> None:

@@ -13,7 +13,7 @@ from tidemill.http.v1.decoded_bodies import DecodedBodies
 WAITS_MAX: Final = 512  # streams and long polls: half of the HTTP connections, so that the others remain for work
 WAITED_PARTITIONS_MAX: Final = 4_096  # by all of them together, because each partition has a task of its own
 BYTES_MAX: Final = 8 << 20  # of bodies; decoded records take several times that
-FREE_BYTES: Final = 16 << 10  # of each body are not counted, so that small requests pass while large ones do not
+FREE_BYTES: Final = 8 << 10  # of each body are not counted, so that small requests pass while large ones do not
 TURNS_MAX: Final = 32  # requests that decode and write records at a time while there is no memory left for bodies
 RECEIVES_MAX: Final = 16  # of queues without a wait, at a time: each may ask the leaders of 64 partitions
 RESPONSE_BYTES_MAX: Final = 16 << 20  # of records read, until their clients have taken them; one response may be larger

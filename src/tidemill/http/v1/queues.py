@@ -54,9 +54,7 @@ PAUSE_S: Final = 0.1  # after a round in which every leader has answered at once
 OPENING_S_MAX: Final = 5.0  # the first request of a group waits so long, even if it asks for no wait
 OPENING_TURN_MS: Final = 300
 RESPONSE_BYTES_MAX: Final = 4 << 20
-UNREADABLE_BYTES: Final = (
-    1 << 20
-)  # what opening an unreadable batch counts as, so that few of them are opened at a time
+UNREADABLE_BYTES: Final = 1 << 20  # opening an unreadable batch counts as so many: few are opened at a time
 PARTITIONS_ASKED_MAX: Final = 64  # at the same time, for one request
 _FOLDER: Final = "/v1/queues/{topic}/{group}"
 _OPENING: Final = frozenset({errors.COORDINATOR_NOT_AVAILABLE, errors.COORDINATOR_LOAD_IN_PROGRESS})

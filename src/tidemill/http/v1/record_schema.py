@@ -16,7 +16,7 @@ import msgspec
 from tidemill.batches.records import HEADER_MEMORY, RECORD_MEMORY, Record
 from tidemill.wire.primitives import Records
 
-DECOMPRESSED_BYTES_MAX: Final = 16 << 20  # of a batch: far more than producers gather in one
+DECOMPRESSED_BYTES_MAX: Final = 12 << 20  # of a batch: far more than producers gather in one
 WIDE_BYTES_MAX: Final = 4 << 20  # of a text that is not ASCII
 _CONTROLS: Final = bytes({*range(32)} - {*b"\t\n\r"})
 
