@@ -97,6 +97,7 @@ class AttackedBroker:
         self._names = 0
         self._told = 0
         self.baseline = self.resident_bytes()
+        self.sockets_at_start = self.sockets()
 
     def stop(self) -> None:
         self._process.stop()
@@ -119,6 +120,14 @@ class AttackedBroker:
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) << 10
         raise AssertionError("the broker has exited")
+
+    def sockets(self) -> int:
+        """Return how many sockets the broker has; its other files are segments of topics."""
+        count = 0
+        for file in Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # it has been closed in this moment
+                count += str(file.readlink()).startswith("socket:")
+        return count
 
     def topic(self, partitions: int = 1, **settings: str) -> str:
         self._names += 1
