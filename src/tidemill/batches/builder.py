@@ -90,10 +90,12 @@ def build_batch(
     return batch
 
 
-def batch_of_encoded(batch: bytearray, record_count: int, *, log_append_time: int) -> bytearray:
+def batch_of_encoded(
+    batch: bytearray, record_count: int, *, base_timestamp: int, max_timestamp: int, attributes: int = Codec.NONE
+) -> bytearray:
     """
-    Write the header of a batch whose encoded records, which have no timestamp deltas, follow the space for it, and
-    return the batch.  `log_append_time` is in milliseconds since the epoch.
+    Write the header of a batch whose encoded records follow the space for it, and return the batch.  Timestamps are in
+    milliseconds since the epoch.
     """
     header = BatchHeader(
         base_offset=0,
@@ -101,10 +103,10 @@ def batch_of_encoded(batch: bytearray, record_count: int, *, log_append_time: in
         leader_epoch=NO_LEADER_EPOCH,
         magic=MAGIC,
         crc=0,
-        attributes=LOG_APPEND_TIME,
+        attributes=attributes,
         last_offset_delta=record_count - 1,
-        base_timestamp=log_append_time,
-        max_timestamp=log_append_time,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
         producer_id=NO_PRODUCER_ID,
         producer_epoch=NO_PRODUCER_EPOCH,
         base_sequence=NO_SEQUENCE,

@@ -1527,38 +1527,55 @@ def _put_varint(out: cython.uchar[::1], position: cython.Py_ssize_t, number: cyt
 
 def copied_records(
     block: object,
-    name: bytes,
-    values: list[int],
-    added: tuple[bytes, ...],
-    added_values: list[tuple[int, ...]],
+    names: tuple[bytes, ...],
+    numbers: list[tuple[int, ...]],
     reserved: cython.Py_ssize_t,
+    *,
+    deltas: list[int] | None = None,
+    name: bytes = b"",
+    values: list[int] | None = None,
 ) -> bytearray:
     """
     Return `reserved` zero bytes, followed by copies of the records of a block, with the offset deltas 0, 1, 2 and so
-    on, and the timestamp delta 0.
+    on.
 
-    Each header of record `i` with the name `name` gets the digits of `values[i]`.  Headers with the names in `added`
-    follow the others, with the digits of `added_values[i]`, instead of those that the record has.  Raise
-    MalformedRecords.
+    Headers with the names in `names` are left out.  For each number in `numbers[i]`, record `i` gets a header behind
+    the others, with the digits of the number: the first one has the first of `names`, and so on.  Each header with the
+    name `name` gets the digits of `values[i]` in its place, if `values` are given.  The timestamp deltas stay unless
+    `deltas` are given.  Raise MalformedRecords.
     """
     walk: Walk = Walk(block, 0, len(block), 0)  # type: ignore[arg-type]
-    if len(added_values) != len(values):
-        raise ValueError(f"added headers for {len(added_values)} records of {len(values)}")
-    names: tuple[bytes, ...] = (name, *added)
+    count: cython.Py_ssize_t = len(numbers)
+    if (values is not None and len(values) != count) or (deltas is not None and len(deltas) != count):
+        raise ValueError(f"values or timestamp deltas are not given for {count} records")
+    added_max: cython.Py_ssize_t = len(names)
+    if values is not None:
+        names = (*names, name)
     index: cython.Py_ssize_t
-    grown: cython.Py_ssize_t = RECORD_GROWTH_MAX + sum([len(it) + HEADER_GROWTH_MAX for it in added])
-    size: cython.Py_ssize_t = reserved + len(block) + grown * len(values)  # type: ignore[arg-type]
-    for index in range(len(values)):
+    grown: cython.Py_ssize_t = RECORD_GROWTH_MAX + sum([len(it) + HEADER_GROWTH_MAX for it in names])
+    size: cython.Py_ssize_t = reserved + len(block) + grown * count  # type: ignore[arg-type]
+    for index in range(count):
         if not walk.step():
             raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
-        size += HEADER_GROWTH_MAX * walk.header_count
+        if len(numbers[index]) > added_max:
+            raise ValueError(f"record {index} has {len(numbers[index])} numbers for {added_max} headers")
+        if values is not None:
+            size += HEADER_GROWTH_MAX * walk.header_count
+    if walk.position != walk.end:
+        raise MalformedRecords(f"record {count}: {PROBLEMS[REST_PROBLEM]}")
     copies = bytearray(size)
     out: cython.uchar[::1] = copies
     place: cython.Py_ssize_t = reserved
+    delta: cython.longlong
+    value: cython.longlong = 0
+    in_place: cython.Py_ssize_t = -1 if values is None else added_max
     walk.position = 0
-    for index in range(len(values)):
+    for index in range(count):
         walk.step()
-        place = _copy_record(walk, index, names, values[index], added_values[index], out, place)
+        delta = walk.timestamp if deltas is None else deltas[index]
+        if values is not None:
+            value = values[index]
+        place = _copy_record(walk, index, delta, names, in_place, value, numbers[index], out, place)
     return copies[:place]
 
 
@@ -1566,13 +1583,18 @@ def copied_records(
 def _copy_record(
     walk: Walk,
     index: cython.Py_ssize_t,
+    delta: cython.longlong,
     names: tuple[bytes, ...],
+    in_place: cython.Py_ssize_t,
     value: cython.longlong,
-    added_values: tuple[int, ...],
+    numbers: tuple[int, ...],
     out: cython.uchar[::1],
     place: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Write a copy of the current record, of which `walk.step` has checked all lengths; return where it ends."""
+    """
+    Write a copy of the current record, of which `walk.step` has checked all lengths; return where it ends.  `in_place`
+    is the index of the name whose headers get `value`, or negative.
+    """
     # The headers are written first, far enough behind what comes before them, because their number is not known yet.
     contents: cython.Py_ssize_t = walk.value + (walk.value_length if walk.value_length > 0 else 0) - walk.key_start
     headers: cython.Py_ssize_t = place + contents + RECORD_GROWTH_MAX
@@ -1591,7 +1613,7 @@ def _copy_record(
         position = _stop(walk.data, stop, walk.end, 5)
         position += max(_number(walk.data, stop, position), 0)
         kind = _name_index(walk.data, start, stop, names)
-        if kind > 0:
+        if kind >= 0 and kind != in_place:
             continue
         count += 1
         if kind < 0:
@@ -1600,15 +1622,16 @@ def _copy_record(
         else:
             _copy(out, end, walk.data, begin, stop - begin)
             end = _put_digits(out, end + stop - begin, value)
-    for kind in range(1, len(names)):
+    for kind in range(len(numbers)):
         name = names[kind]
         end = _put_content(out, end, name)
-        end = _put_digits(out, end, added_values[kind - 1])
+        end = _put_digits(out, end, numbers[kind])
         count += 1
-    size: cython.Py_ssize_t = 2 + _varint_size(index) + contents + _varint_size(count) + end - headers
-    place = _put_varint(out, place, size)
-    out[place] = out[place + 1] = 0  # attributes and timestamp delta
-    place = _put_varint(out, place + 2, index)
+    size: cython.Py_ssize_t = 1 + _varint_size(delta) + _varint_size(index) + contents + _varint_size(count)
+    place = _put_varint(out, place, size + end - headers)
+    out[place] = 0  # attributes
+    place = _put_varint(out, place + 1, delta)
+    place = _put_varint(out, place, index)
     _copy(out, place, walk.data, walk.key_start, contents)
     place = _put_varint(out, place + contents, count)
     for position in range(headers, end):

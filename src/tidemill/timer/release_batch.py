@@ -8,8 +8,8 @@ headers of that name that a producer has sent.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tidemill.batches.batch import HEADER_BYTES
-from tidemill.batches.builder import RecordTuple, batch_of_encoded, build_batch
+from tidemill.batches.batch import HEADER_BYTES, LOG_APPEND_TIME
+from tidemill.batches.builder import batch_of_encoded
 from tidemill.batches.native import scan
 from tidemill.batches.records import OFFSET_MAX, Header
 from tidemill.timer.due_time import DELIVER_AT
@@ -32,16 +32,35 @@ class Waiting(NamedTuple):
 
 def released_batch(waiting: Sequence[Waiting], stamp_ms: int) -> bytearray:
     """Return a batch that makes records visible, in this order.  `stamp_ms` is its append time."""
-    dues = [it.due_ms for it in waiting]  # they may have changed since the records arrived
-    own: list[tuple[int, ...]] = [(it.timestamp, it.arrival) for it in waiting]
-    block = b"".join([it.record for it in waiting])
-    encoded = scan.copied_records(block, _DELIVER_AT, dues, (_TIMESTAMP, _ARRIVAL), own, HEADER_BYTES)
-    return batch_of_encoded(encoded, len(waiting), log_append_time=stamp_ms)
+    encoded = scan.copied_records(
+        _joined(waiting),
+        (_TIMESTAMP, _ARRIVAL),
+        [(it.timestamp, it.arrival) for it in waiting],
+        HEADER_BYTES,
+        deltas=[0] * len(waiting),
+        name=_DELIVER_AT,
+        values=[it.due_ms for it in waiting],  # they may have changed since the records arrived
+    )
+    times = {"base_timestamp": stamp_ms, "max_timestamp": stamp_ms}
+    return batch_of_encoded(encoded, len(waiting), **times, attributes=LOG_APPEND_TIME)
 
 
 def kept_batch(waiting: Sequence[Waiting]) -> bytearray:
-    """Return a batch of the kept log, whose records keep the timestamps of their producers."""
-    return build_batch([_kept(it) for it in waiting])
+    """
+    Return a batch of the kept log, whose records keep the timestamps of their producers.  These are not further from
+    that of the first one than a batch can say.
+    """
+    base = waiting[0].timestamp
+    encoded = scan.copied_records(
+        _joined(waiting),
+        (_DELIVER_AT, _ARRIVAL, _TIMESTAMP),
+        [(it.due_ms, it.arrival) for it in waiting],
+        HEADER_BYTES,
+        deltas=[it.timestamp - base for it in waiting],
+    )
+    return batch_of_encoded(
+        encoded, len(waiting), base_timestamp=base, max_timestamp=max([it.timestamp for it in waiting])
+    )
 
 
 def fitting(waiting: Sequence[Waiting], bytes_max: int) -> Sequence[Waiting]:
@@ -57,11 +76,8 @@ def fitting(waiting: Sequence[Waiting], bytes_max: int) -> Sequence[Waiting]:
     return waiting
 
 
-def _kept(waiting: Waiting) -> RecordTuple:
-    key, value, headers = decoded(waiting.record)
-    others = [(name, content) for name, content in headers if name != DELIVER_AT]
-    own = (DELIVER_AT, b"%d" % waiting.due_ms), (ARRIVAL, b"%d" % waiting.arrival)
-    return key, value, (*others, *own), waiting.timestamp
+def _joined(waiting: Sequence[Waiting]) -> bytes:
+    return b"".join([it.record for it in waiting])
 
 
 def decoded(record: bytes | memoryview) -> tuple[bytes | None, bytes | None, list[Header]]:

@@ -274,7 +274,7 @@ def test_records_are_copied_with_other_headers(scan, records, added, first):
     values = [first + number for number, _ in enumerate(named)]
     numbers = [(value - 1, first)[: len(added)] for value in values]
 
-    copied = scan.copied_records(block, b"due", values, added, numbers, 3)
+    copied = scan.copied_records(block, added, numbers, 3, deltas=[0] * len(named), name=b"due", values=values)
 
     wanted = []
     for it, value, new in zip(named, values, numbers, strict=True):
@@ -283,6 +283,36 @@ def test_records_are_copied_with_other_headers(scan, records, added, first):
         headers += [(name.decode(), b"%d" % number) for name, number in zip(added, new, strict=True)]
         wanted.append(it._replace(headers=tuple(headers), timestamp=0))
     assert scan.encode_records(wanted, 0, 3) == copied
+
+
+@settings(max_examples=100)
+@given(records=record_lists, shift=st.none() | st.integers(-(1 << 62), 1 << 62))
+def test_records_are_copied_without_some_headers(scan, records, shift):
+    """Names without a number are left out.  The timestamps stay, unless others are given."""
+    named = [it._replace(headers=(*it.headers, ("own", None), *it.headers, ("new", b"1"))) for it in records]
+    block, base = block_of(named)
+    deltas = None if shift is None else [it.timestamp + shift for it in records]
+
+    copied = scan.copied_records(block, (b"new", b"own"), [(at,) for at, _ in enumerate(named)], 3, deltas=deltas)
+
+    wanted = []
+    for at, it in enumerate(records):
+        headers = [(name, content) for name, content in (*it.headers, *it.headers) if name not in ("new", "own")]
+        stamped = it.timestamp if deltas is None else deltas[at]
+        wanted.append(it._replace(headers=(*headers, ("new", b"%d" % at)), timestamp=stamped))
+    assert scan.encode_records(wanted, 0 if deltas else base, 3) == copied
+
+
+def test_a_copy_has_no_more_headers_than_names(scan):
+    """There would be no room for them."""
+    block, _ = block_of([Record(b"k", b"v")])
+
+    with pytest.raises(ValueError, match="record 0 has 2 numbers for 1 headers"):
+        scan.copied_records(block, (b"own",), [(1, 2)], 0, name=b"due", values=[1])
+    with pytest.raises(ValueError, match="not given for 1 records"):
+        scan.copied_records(block, (), [()], 0, deltas=[])
+    with pytest.raises(scan.MalformedRecords, match="record 0: bytes follow"):
+        scan.copied_records(block, (), [], 0)
 
 
 @settings(max_examples=200)
@@ -354,7 +384,7 @@ def test_malformed_records_have_no_numbers_and_no_rows(scan):
     with pytest.raises(scan.MalformedRecords, match="record 1"):
         scan.index_rows(block, 0, len(block), base, [1, 2], [1, 2], 0, 0, crc32c)
     with pytest.raises(scan.MalformedRecords, match="record 0"):
-        scan.copied_records(cut, b"due", [2], (), [()], 0)
+        scan.copied_records(cut, (b"due",), [()], 0)
     with pytest.raises(scan.MalformedRecords, match="a record at 0"):
         scan.largest_record(cut, 0, len(cut))
     with pytest.raises(scan.MalformedRecords, match="record 0"):

@@ -18,7 +18,7 @@ from tidemill.shard.append import append_own
 from tidemill.shard.arrivals import waiting_bytes
 from tidemill.shard.partition import Partition
 from tidemill.storage.partition.partition_log import PartitionLog
-from tidemill.timer.arrival_records import PART_HEADERS, arrival_of_kept, deliver_at, records_of
+from tidemill.timer.arrival_records import arrival_of_kept, deliver_at, records_of
 from tidemill.timer.release_batch import ADDED_BYTES_MAX, Waiting, kept_batch
 from tidemill.timer.timer_headers import SCHEDULE
 from tidemill.timer.timer_partition import TimerPartition
@@ -158,11 +158,11 @@ def _long_waiting(
 ) -> tuple[list[tuple[int, Waiting]], int]:
     """
     Return records from `first` on that recur or are due later, with their offsets, as many as a batch of at most
-    `bytes_max` bytes and PART_HEADERS headers has, but those of the next SCANNED_MAX records only, and the offset at
-    which to go on.  Waits for the disk.
+    `bytes_max` bytes has, but those of the next SCANNED_MAX records only, and the offset at which to go on.  Waits for
+    the disk.
     """
     found: list[tuple[int, Waiting]] = []
-    size, headers, scanned_end = HEADER_BYTES, 0, first + SCANNED_MAX
+    size, scanned_end = HEADER_BYTES, first + SCANNED_MAX
     for _, batch in positioned_batches(log, first, end):
         header = read_header(batch)
         for offset, (record, (start, stop)) in enumerate(records_of(batch, header), header.base_offset):
@@ -174,9 +174,9 @@ def _long_waiting(
             due = view.due_ms(arrival, deliver_at(record, header.max_timestamp))
             is_long = due > later_than or any(name == SCHEDULE for name, _ in record.headers)
             if offset < end and view.waits(arrival) and is_long:
-                size, headers = size + stop - start + ADDED_BYTES_MAX, headers + len(record.headers)
+                size += stop - start + ADDED_BYTES_MAX
                 is_near = not found or abs(record.timestamp - found[0][1].timestamp) <= TIMESTAMP_DELTA_MAX
-                if not is_near or (found and (size > bytes_max or headers > PART_HEADERS)):
+                if not is_near or (found and size > bytes_max):
                     return found, offset
                 found.append((offset, Waiting(arrival, due, record.timestamp, bytes(batch[start:stop]))))
     return found, end

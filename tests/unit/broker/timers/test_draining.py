@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.batches.record_bytes import RawRecord, append_record, raw_records
 from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.timers.timer_topic import (
     TOPIC,
@@ -21,8 +22,8 @@ from tests.unit.broker.timers.timer_topic import (
     timers,
     values,
 )
-from tidemill.batches.batch import read_header
-from tidemill.batches.builder import build_batch
+from tidemill.batches.batch import HEADER_BYTES
+from tidemill.batches.builder import batch_of_encoded, build_batch
 from tidemill.broker.shards import ready_loop
 from tidemill.broker.timers import draining, positioned_batches, waiting_scan
 from tidemill.broker.timers.waiting_scan import LIST_BYTES_MAX
@@ -265,24 +266,35 @@ def test_records_whose_timestamps_are_far_apart_are_moved_in_several_batches(mon
     assert [b"0", b"1", b"2"] == long_waiting(world)
 
 
-def test_few_headers_are_moved_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    The records of a batch are decoded together when it is written, and an empty header takes a hundred bytes then.
-    """
-    monkeypatch.setattr(draining, "SPARE_BYTES", 0)
-    monkeypatch.setattr(draining, "PART_HEADERS", 8)
-    world = BrokerWorld()
-    create(world, internal_segment_bytes="3000")
-    send(world, *[(b"", [*delay("2h"), *[("", None)] * count]) for count in (3, 3, 3, 20, 1)])
-    for _ in range(4):
-        send(world, *[(bytes(200), delay(10))] * 9)
-    for _ in range(60):
-        world.pass_time(250)
+RAW_RECORDS: list[RawRecord] = [
+    (None, None, []),
+    (b"", b"", [(b"", None), (b"", b""), (b"", None)]),
+    (b"\xff", b"\xc3", [(b"\xff\xfe\x80", b"\xff"), (b"\xff\xfe\x80", None), (b"\xed\xa0\x80", b"")]),
+    (b"k", None, [(b"tidemill-arrival\xff", b"1"), (b"tidemill-deliver-at ", None), (b"\0", b"\0")]),
+    (None, b"v", [(bytes([it]), bytes([it])) for it in range(256)]),
+]
 
-    kept = world.partition(TOPIC).kept
-    assert kept is not None
-    batches = positioned_batches.positioned_batches(kept.log, 0, kept.log.end_offset)
-    assert [2, 1, 1, 1] == [read_header(batch).record_count for _, batch in batches]
+
+def test_moved_records_keep_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come with what was sent and the broker's headers, whatever bytes the names of headers have."""
+    world = small_segments(monkeypatch)
+    batch = bytearray(HEADER_BYTES)
+    for at, (key, value, headers) in enumerate(RAW_RECORDS):
+        append_record(batch, at, at, key, value, [*headers, (b"tidemill-delay", b"2h")])
+    send_batch(world, batch_of_encoded(batch, len(RAW_RECORDS), base_timestamp=5, max_timestamp=9))
+    fill(world)
+    assert len(RAW_RECORDS) == kept_end(world)
+
+    for _ in range(3):
+        world.pass_time(HOUR_MS)
+
+    log = world.partition(TOPIC).log
+    batches = positioned_batches.positioned_batches(log, 0, log.end_offset)
+    released = [it for _, batch in batches for it in raw_records(batch) if it[1] != bytes(200)]
+    own = [b"tidemill-deliver-at", b"tidemill-timestamp", b"tidemill-arrival"]
+    assert [(key, value, headers[:-3]) for key, value, headers in released] == RAW_RECORDS
+    assert [[name for name, _ in headers[-3:]] for *_, headers in released] == [own] * len(RAW_RECORDS)
+    assert [dict(headers)[own[1]] for *_, headers in released] == [b"5", b"6", b"7", b"8", b"9"]
 
 
 def waiting_world(monkeypatch: pytest.MonkeyPatch) -> BrokerWorld:
