@@ -7,7 +7,7 @@ The ids of timers and the index are not part of the saved state.  After a start 
 records that wait; until then, committed changes are deferred, because a change may name a timer by its id.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from struct import Struct, error
 from typing import Final
@@ -51,7 +51,8 @@ class TimerPartition:
         self._deferred: deque[tuple[int, Change]] = deque()  # committed, not applied
         # Offsets of the kept log and arrivals, as they are read while this is restored; None from then on.
         self._kept_read: list[tuple[int, int]] | None = None
-        self._held: Counter[int | bytes] = Counter()  # arrivals, and hashes of ids, that uncommitted changes name
+        # Arrivals, and hashes of ids, that uncommitted changes name, and how many do.
+        self._held: dict[int | bytes, int] = {}
 
     @property
     def is_unused(self) -> bool:
@@ -79,10 +80,13 @@ class TimerPartition:
             self._hold(self._pending.pop()[1], -1)
 
     def _hold(self, change: Change, count: int) -> None:
+        held = self._held
         for name in _named(change):
-            self._held[name] += count
-            if not self._held[name]:
-                del self._held[name]
+            changes = held.get(name, 0) + count
+            if changes:
+                held[name] = changes
+            else:
+                del held[name]
 
     @property
     def holds_any(self) -> bool:
