@@ -47,6 +47,7 @@ def read_records(
     limit: int = OFFSET_MAX,
     headers_max: int = OFFSET_MAX,
     headers_each: int = OFFSET_MAX,
+    name_errors: str = "replace",
 ) -> list[Record]:
     """
     Return the records of the batch at `position`.  The CRC is not checked.
@@ -54,12 +55,20 @@ def read_records(
     They are those with offsets from `first` to `last`, at most `limit`; others are not decoded, so that few records of
     a large batch are read fast.  `size_max` limits the number of decompressed bytes.  `headers_max` ends them before
     the record with which they have more headers together: two bytes of a batch can be a header, which takes a hundred
-    bytes of memory.  `headers_each` leaves out the further headers of each record.  Raise MalformedBatch or
-    CompressionError (both are ValueErrors) if the batch cannot be read; TooManyHeaders, which is a MalformedBatch, if
-    the first record alone has more headers.
+    bytes of memory.  `headers_each` leaves out the further headers of each record.  Bytes of the names of headers that
+    are not UTF-8 are replaced; with `name_errors="surrogateescape"`, a batch that is built of the records has them
+    again.  Raise MalformedBatch or CompressionError (both are ValueErrors) if the batch cannot be read; TooManyHeaders,
+    which is a MalformedBatch, if the first record alone has more headers.
     """
     block = open_block(batch, position, size_max)
-    return block.records(first=first, last=last, limit=limit, headers_max=headers_max, headers_each=headers_each)
+    return block.records(
+        first=first,
+        last=last,
+        limit=limit,
+        headers_max=headers_max,
+        headers_each=headers_each,
+        name_errors=name_errors,
+    )
 
 
 class RecordPlace(NamedTuple):
@@ -94,6 +103,7 @@ class RecordBlock(NamedTuple):
         limit: int = OFFSET_MAX,
         headers_max: int = OFFSET_MAX,
         headers_each: int = OFFSET_MAX,
+        name_errors: str = "replace",
     ) -> list[Record]:
         """Return records as `read_records` does.  Raise MalformedBatch."""
         header = self.header
@@ -110,6 +120,7 @@ class RecordBlock(NamedTuple):
                 limit,
                 headers_max,
                 headers_each,
+                name_errors,
             )
         except scan.TooManyHeaders as problem:
             raise TooManyHeaders(str(problem)) from problem
@@ -169,12 +180,14 @@ def read_record(
     size_max: int = DECOMPRESSED_BYTES_MAX,
     *,
     headers_max: int = OFFSET_MAX,
+    name_errors: str = "replace",
 ) -> Record | None:
     """
     Return one record of the batch at `position`; None if the batch has no such offset.  Raise ValueError if the batch
     cannot be read; TooManyHeaders if the record has more than `headers_max` headers.
     """
-    found = read_records(batch, position, size_max, first=offset, last=offset, headers_max=headers_max)
+    bounds = {"first": offset, "last": offset, "headers_max": headers_max}
+    found = read_records(batch, position, size_max, **bounds, name_errors=name_errors)
     return next(iter(found), None)
 
 

@@ -393,13 +393,15 @@ def decode_records(
     limit: cython.longlong,
     headers_max: cython.longlong = 0x7FFFFFFFFFFFFFFF,
     headers_each: cython.longlong = 0x7FFFFFFFFFFFFFFF,
+    name_errors: str = "replace",
 ) -> list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int, int]]:
     """
     Return (key, value, headers, timestamp, offset) of the records with offsets from `first` to `last`, at most `limit`,
     and only as many as have `headers_max` headers together; of each record, only the first `headers_each` headers.
 
-    What follows them is not checked.  Invalid UTF-8 in the name of a header is replaced, as Java's clients do.  Raise
-    MalformedRecords; TooManyHeaders if the first one of these records alone has more headers.
+    What follows them is not checked.  Invalid UTF-8 in the name of a header is replaced, as Java's clients do, or with
+    `name_errors`, as `bytes.decode` has it.  Raise MalformedRecords; TooManyHeaders if the first one of these records
+    alone has more headers.
     """
     walk: Walk = Walk(block, position, end, base_timestamp)
     if base_offset < 0 or base_offset > INT64_MAX - 0x80000000:
@@ -424,7 +426,7 @@ def decode_records(
         headers_max -= count
         key = _content(walk, walk.key, walk.key_length)
         value = _content(walk, walk.value, walk.value_length)
-        headers = _headers(walk, count) if count else ()
+        headers = _headers(walk, count, name_errors) if count else ()
         found.append((key, value, headers, walk.timestamp, offset))
         limit -= 1
     if walk.position != end:
@@ -438,7 +440,7 @@ def _content(walk: Walk, position: cython.Py_ssize_t, length: cython.Py_ssize_t)
 
 
 @cython.cfunc
-def _headers(walk: Walk, count: cython.longlong) -> object:
+def _headers(walk: Walk, count: cython.longlong, name_errors: str) -> object:
     """Return the first `count` headers of the current record.  `walk.step` has checked their lengths."""
     found: list[tuple[str, object]] = []
     position: cython.Py_ssize_t = walk.headers
@@ -448,7 +450,7 @@ def _headers(walk: Walk, count: cython.longlong) -> object:
     while left > 0:
         stop = _stop(walk.data, position, walk.end, 5)
         position = stop + _number(walk.data, position, stop)
-        name = bytes(walk.data[stop:position]).decode("utf-8", "replace")
+        name = bytes(walk.data[stop:position]).decode("utf-8", name_errors)
         stop = _stop(walk.data, position, walk.end, 5)
         length = _number(walk.data, position, stop)
         found.append((name, _content(walk, stop, length)))
@@ -1443,8 +1445,9 @@ def encode_records(
     """
     Return `reserved` zero bytes, followed by records with the offset deltas `first_delta` and so on.
 
-    `records` is a sequence of tuples that begin with key, value, headers and timestamp in milliseconds.  Raise
-    ValueError if a timestamp is too far from `base_timestamp` for 64 bits.
+    `records` is a sequence of tuples that begin with key, value, headers and timestamp in milliseconds.  Bytes of names
+    that are not UTF-8 are surrogates, as "surrogateescape" decodes them.  Raise ValueError if a timestamp is too far
+    from `base_timestamp` for 64 bits.
     """
     # No other thread can change the records between the two loops, because the GIL is kept.
     count: cython.Py_ssize_t = len(records)  # type: ignore[arg-type]
@@ -1457,7 +1460,7 @@ def encode_records(
         size = 1 + _varint_size(_delta(record[3], base_timestamp)) + _varint_size(first_delta + index)
         size += _content_size(record[0]) + _content_size(record[1]) + _varint_size(len(record[2]))
         for name, content in record[2]:
-            size += _content_size(name.encode()) + _content_size(content)
+            size += _content_size(_name_bytes(name)) + _content_size(content)
         sizes[index] = size
         position += size + _varint_size(size)
     encoded = bytearray(position)
@@ -1472,9 +1475,15 @@ def encode_records(
         position = _put_content(out, position, record[1])
         position = _put_varint(out, position, len(record[2]))
         for name, content in record[2]:
-            position = _put_content(out, position, name.encode())
+            position = _put_content(out, position, _name_bytes(name))
             position = _put_content(out, position, content)
     return encoded
+
+
+@cython.cfunc
+@cython.inline
+def _name_bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
 
 
 @cython.cfunc

@@ -258,6 +258,20 @@ def test_rows_of_the_index_are_packed(scan, records, first_arrival, first_offset
     assert wanted == [*unpack_rows(packed)]
 
 
+@given(headers=st.lists(st.tuples(st.binary(max_size=8), st.none() | st.binary(max_size=8)), max_size=8))
+def test_names_that_are_no_text_can_be_kept(scan, headers):
+    """They are replaced otherwise, as clients do that show them."""
+    block = bytearray()
+    append_record(block, 0, 0, b"k", b"v", headers)
+    window = bytes(block), 0, len(block), 1, 0, 0, 0, 9, 9
+
+    kept = scan.decode_records(*window, name_errors="surrogateescape")
+    ((_, _, shown, _, _),) = scan.decode_records(*window)
+
+    assert scan.encode_records(kept, 0, 0) == block
+    assert [name.decode(errors="replace") for name, _ in headers] == [name for name, _ in shown]
+
+
 def test_rows_need_an_arrival_for_each_due_time(scan):
     block, base = block_of([Record(b"key", b"value")])
     with pytest.raises(ValueError, match="1 due times for 0 arrivals"):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.unit.batches.record_bytes import raw_records
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.letter_cluster import (
     BROKER_TYPE,
@@ -60,6 +61,20 @@ def test_a_rejected_record_becomes_a_letter(world: ClusterWorld) -> None:
     assert world.clock.now_ms >= letter.timestamp > world.clock.now_ms - 10_000
     assert [1, 1, 1] == [share(node).start for node in world.nodes]
     assert 1 == world[2].broker.metrics.letters_written
+
+
+def test_a_letter_has_the_bytes_of_names_that_are_no_text(world: ClusterWorld) -> None:
+    """A producer may name a header with any bytes, and the letter has the record's own headers."""
+    create_dead_letter_topic(world)
+    kill_records(world, [b"a"], headers=[("\udcff\udcfe", b"1"), ("\udcff\udcfe", None)])
+    wait_for(world, 1)
+
+    log = world[3].partition(DEAD).log
+    read = log.read(0, 1 << 20, log.end_offset, may_wait=True)
+
+    assert read is not None
+    ((_, _, found),) = raw_records(read[0][0])
+    assert [(b"\xff\xfe", b"1"), (b"\xff\xfe", None)] == found[-2:]
 
 
 def test_the_letter_of_a_record_that_failed_too_often(world: ClusterWorld) -> None:

@@ -37,7 +37,10 @@ class NoRecord(NamedTuple):
 def read_dead_record(
     partition: Partition, offset: int, end: int, headers_max: int = OPENED_HEADERS_MAX
 ) -> Record | NoRecord | SegmentDamaged:
-    """Return the record at `offset`, which is below `end`, the high watermark when the letter became due."""
+    """
+    Return the record at `offset`, which is below `end`, the high watermark when the letter became due.  Bytes that are
+    not UTF-8 in the names of its headers are surrogates, so that the letter has them.
+    """
     try:
         found = partition.log.read(offset, 1, end, may_wait=True)
     except OffsetGone:
@@ -50,7 +53,9 @@ def read_dead_record(
             if header.base_offset <= offset < header.end_offset and not header.is_control:
                 try:
                     batch = memoryview(part)[position : position + size]
-                    record = read_record(batch, offset, 0, BATCH_BYTES_MAX, headers_max=headers_max)
+                    record = read_record(
+                        batch, offset, 0, BATCH_BYTES_MAX, headers_max=headers_max, name_errors="surrogateescape"
+                    )
                 except (TooManyHeaders, TooLarge):
                     return NoRecord(names.TOO_LARGE)
                 except ValueError:  # the producer has written bytes that are not records
