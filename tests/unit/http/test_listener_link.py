@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tidemill.http.v1 import listener_link
+from tidemill.http.v1 import listener_link, silence
 from tidemill.http.v1.listener_link import LinkLost, ListenerLinks
 from tidemill.wire.messages import api_versions, metadata
 
@@ -142,8 +142,8 @@ def test_a_request_without_a_response_is_lost_after_a_while(monkeypatch: pytest.
 
 
 def test_a_request_to_a_broker_that_has_become_silent_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener_link, "GONE_S_MAX", 0.2)
-    monkeypatch.setattr(listener_link, "CHECK_S", 0.01)
+    monkeypatch.setattr(silence, "GONE_S_MAX", 0.2)
+    monkeypatch.setattr(silence, "CHECK_S", 0.01)
 
     async def test(listener: Listener, links: ListenerLinks) -> None:
         waiting = asyncio.create_task(links.ask(metadata.API, REQUEST))
@@ -158,8 +158,8 @@ def test_a_request_to_a_broker_that_has_become_silent_is_lost(monkeypatch: pytes
 
 def test_a_request_to_a_slow_broker_that_is_silent_now_and_then_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does silence count that ended before."""
-    monkeypatch.setattr(listener_link, "GONE_S_MAX", 0.2)
-    monkeypatch.setattr(listener_link, "CHECK_S", 0.01)
+    monkeypatch.setattr(silence, "GONE_S_MAX", 0.2)
+    monkeypatch.setattr(silence, "CHECK_S", 0.01)
 
     async def test(listener: Listener, links: ListenerLinks) -> None:
         checks = 0

@@ -2,16 +2,15 @@
 
 A connection serves one request at a time, because a broker answers the requests of a connection in their order: a fetch
 that waits for records would hold up the others.  When a connection is lost, it is not known whether its request had an
-effect.  The connections of a broker that is frozen stay open, so a request to a broker that has become silent is given
-up: it could otherwise keep its client waiting for longer than that waits.
+effect.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
+from tidemill.http.v1.silence import ended_by_silence
 from tidemill.wire.client_connection import ClientConnection
 from tidemill.wire.messages import api_versions
 from tidemill.wire.primitives import ProtocolError
@@ -19,8 +18,6 @@ from tidemill.wire.schema import Api, Message
 
 CONNECT_S_MAX: Final = 5.0
 RESPONSE_S_MAX: Final = 60.0  # twice as long as any request waits
-GONE_S_MAX: Final = 3.0  # of a broker that is not up, before its requests are given up: others lead meanwhile
-CHECK_S: Final = 0.25
 FRAME_BYTES_MAX: Final = 128 << 20  # more than any broker sends
 IDLE_MAX: Final = 16  # connections that are kept; more of them are closed after their request
 _FRAME_SIZE: Final = Struct(">i")
@@ -103,7 +100,7 @@ class ListenerLink:
             is_sent = True
             self._writer.writelines(parts)
             async with asyncio.timeout(limit_s) as limit:
-                with _ended_by_silence(limit, self._is_up):
+                with ended_by_silence(limit, self._is_up):
                     await self._writer.drain()
                     (size,) = _FRAME_SIZE.unpack(await self._reader.readexactly(_FRAME_SIZE.size))
                     if not 0 < size <= FRAME_BYTES_MAX:
@@ -125,31 +122,6 @@ class ListenerLink:
 
     def close(self) -> None:
         self._writer.close()
-
-
-@contextmanager
-def _ended_by_silence(limit: asyncio.Timeout, is_up: Callable[[], bool]) -> Iterator[None]:
-    """Let `limit` expire when the broker has been silent for a while."""
-    loop = asyncio.get_running_loop()
-    gone_since: float | None = None
-    checking: asyncio.TimerHandle
-
-    def check() -> None:
-        nonlocal checking, gone_since
-        now = loop.time()
-        if is_up():
-            gone_since = None
-        elif gone_since is None:
-            gone_since = now
-        if gone_since is not None and now - gone_since >= GONE_S_MAX and not limit.expired():
-            limit.reschedule(now)
-        checking = loop.call_later(CHECK_S, check)
-
-    checking = loop.call_later(CHECK_S, check)
-    try:
-        yield
-    finally:
-        checking.cancel()
 
 
 async def connect(host: str, port: int, is_up: Callable[[], bool]) -> ListenerLink:
