@@ -60,3 +60,45 @@ def test_a_client_is_answered_before_it_gives_up(cluster: Cluster, brokers: list
     assert "retry-after" in produced.headers
     assert (503 if replicas == 1 else 200) == read.status, read
     assert max(produced_s, read_s) < CLIENT_S - 2
+
+
+def test_a_frozen_leader_holds_up_no_messages_of_others(cluster: Cluster, brokers: list[HttpClient]) -> None:
+    """
+    A receive waits for messages of all partitions when the leader of one of them freezes: it returns what comes to
+    another one soon after.  A receipt that the frozen leader would have to take has a status within seconds.
+    """
+    topic = f"frozen-{uuid.uuid4().hex[:8]}"
+    configs = {"name": topic, "partitions": 3, "replication_factor": 1}
+    assert 201 == brokers[0].send("POST", "/v1/topics", configs).status
+    wait_until_known(brokers, topic)
+    leaders = [it["leader"] for it in brokers[0].ok("GET", f"/v1/topics/{topic}")["partitions"]]
+    gone, other = next(at for at, it in enumerate(leaders) if it != 1), leaders.index(1)
+    client, queue = brokers[0], f"/v1/queues/{topic}/workers"
+
+    def receive(wait_ms: int) -> Any:
+        return client.ok("POST", f"{queue}/receive", {"consumer": "me", "wait_ms": wait_ms})["messages"]
+
+    def produce(partition: int) -> None:
+        client.ok("POST", f"/v1/topics/{topic}/records", {"records": [{"value": "a", "partition": partition}]})
+
+    assert [] == receive(3_000), "the group begins at the end"
+    produce(gone)
+    (message,) = receive(20_000)
+    with ThreadPoolExecutor() as threads:
+        receiving = threads.submit(receive, 25_000)
+        time.sleep(1)
+        with frozen(cluster.brokers[leaders[gone] - 1]):
+            began_at = time.monotonic()
+            acknowledging = threads.submit(client.ok, "POST", f"{queue}/ack", {"receipts": [message["receipt"]]})
+            time.sleep(3.5)
+            produce(other)
+            (found,) = receiving.result()
+            received_s = time.monotonic() - began_at
+            acknowledged = acknowledging.result()
+            acknowledged_s = time.monotonic() - began_at
+    wait_until_known(brokers, topic)
+
+    assert other == found["partition"]
+    assert received_s < 4.9, "the frozen leader was given up within three seconds"
+    assert ["unknown"] == acknowledged["statuses"]
+    assert acknowledged_s < 7

@@ -56,7 +56,7 @@ class LeaderStub:
     async def ended(self) -> None:
         await asyncio.gather(*self._background)
 
-    async def ask(self, _: int, __: object, request: Any, ___: object = None) -> Any:
+    async def ask(self, _: int, __: object, request: Any, ___: object = None, **____: object) -> Any:
         if isinstance(request, share_receipts.Request):
             self.decided.append((request.acknowledge_type, [it.offset for it in request.deliveries]))
             return share_receipts.Response(outcomes=[0] * len(request.deliveries))

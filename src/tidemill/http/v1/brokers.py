@@ -13,6 +13,7 @@ from tidemill.broker.connection.dispatch import HANDLERS
 from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.broker.request.request_context import RequestContext
 from tidemill.http.v1.listener_link import LinkLost, ListenerLinks
+from tidemill.http.v1.silence import ended_by_silence
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.metadata_records import HTTP_ENDPOINT, PEER_ENDPOINT
 from tidemill.model.broker_id import BrokerId, broker_ids
@@ -124,13 +125,20 @@ class Brokers:
         task.add_done_callback(self._background.discard)
 
     async def ask(
-        self, broker_id: BrokerId, api: Api, request: Message, unwanted: Callable[[Any], None] | None = None
+        self,
+        broker_id: BrokerId,
+        api: Api,
+        request: Message,
+        unwanted: Callable[[Any], None] | None = None,
+        *,
+        gone_s: float | None = None,
     ) -> Any:
         """
-        Return a broker's response.  Raise Unreachable.
+        Return a broker's response.  Raise Unreachable, also for another broker that has been silent for `gone_s` (see
+        `ended_by_silence`).
 
-        If this is cancelled, a request to this broker is cancelled, too, but another broker completes it.  `unwanted`
-        is called with a response that comes nevertheless.
+        If this is cancelled or raises, a request to this broker is cancelled, too, but another broker completes it.
+        `unwanted` is called with a response that comes nevertheless.
         """
         if broker_id == self.broker_id:
             return await self.ask_here(api, request, unwanted)
@@ -151,7 +159,12 @@ class Brokers:
 
         if known is None or not self._broker.cluster.peers.ask(known.voter, api, request, received):
             raise Unreachable(f"broker {broker_id} cannot be reached", is_sent=False)
-        outcome = await _or_unwanted(answered, drop)
+        try:
+            async with asyncio.timeout(None) as limit:
+                with ended_by_silence(limit, lambda: self._broker.cluster.is_up(broker_id), gone_s):
+                    outcome = await _or_unwanted(answered, drop)
+        except TimeoutError as error:
+            raise Unreachable(f"broker {broker_id}: neither a response nor a heartbeat", is_sent=True) from error
         if not isinstance(outcome, api.response):
             raise Unreachable(f"broker {broker_id} has not answered", is_sent=True)
         return outcome

@@ -257,7 +257,11 @@ class _Receiving:
         )
         try:
             response: share_receive.Response = await self._brokers.ask(
-                place.leader, share_receive.API, request, lambda response: self._undo_soon(place, response)
+                place.leader,
+                share_receive.API,
+                request,
+                lambda response: self._undo_soon(place, response),
+                gone_s=0.0,  # the leaders that have answered are asked again meanwhile
             )
         except Unreachable:
             return []

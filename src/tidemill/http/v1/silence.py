@@ -14,9 +14,13 @@ CHECK_S: Final = 0.25
 
 
 @contextmanager
-def ended_by_silence(limit: asyncio.Timeout, is_up: Callable[[], bool]) -> Iterator[None]:
-    """Let `limit` expire when the broker has been silent for a while; `is_up` says whether its heartbeats arrive."""
+def ended_by_silence(limit: asyncio.Timeout, is_up: Callable[[], bool], gone_s: float | None = None) -> Iterator[None]:
+    """
+    Let `limit` expire when the broker has not been up for `gone_s` (GONE_S_MAX).  `is_up` says whether its heartbeats
+    arrive.
+    """
     loop = asyncio.get_running_loop()
+    gone_s_max = GONE_S_MAX if gone_s is None else gone_s
     gone_since: float | None = None
     checking: asyncio.TimerHandle
 
@@ -27,7 +31,7 @@ def ended_by_silence(limit: asyncio.Timeout, is_up: Callable[[], bool]) -> Itera
             gone_since = None
         elif gone_since is None:
             gone_since = now
-        if gone_since is not None and now - gone_since >= GONE_S_MAX and not limit.expired():
+        if gone_since is not None and now - gone_since >= gone_s_max and not limit.expired():
             limit.reschedule(now)
         checking = loop.call_later(CHECK_S, check)
 
