@@ -261,7 +261,7 @@ def test_runs_of_batches_between_those_of_others_are_apart() -> None:
     leaders = LeadersStub()
 
     async def run() -> list[Any]:
-        writer = TopicWriter(leaders, TOPIC)  # type: ignore[arg-type]
+        writer = TopicWriter(leaders, TOPIC, Budgets())  # type: ignore[arg-type]
         for value in (b"a", b"b"):
             writer.add(0, (None, value, (), 0))
         await writer.finish()
@@ -298,7 +298,7 @@ def test_a_body_is_not_read_while_too_much_waits(monkeypatch: pytest.MonkeyPatch
 
     async def run() -> None:
         leaders.is_open.clear()
-        writer = TopicWriter(leaders, TOPIC)  # type: ignore[arg-type]
+        writer = TopicWriter(leaders, TOPIC, Budgets())  # type: ignore[arg-type]
         call: Any = SimpleNamespace(brokers=leaders, request=SimpleNamespace(scope={}))
         lines = record_lines._Lines(call, TOPIC, writer)
         reading = asyncio.ensure_future(lines.read(parts()))

@@ -14,6 +14,7 @@ WAITS_MAX: Final = 512  # streams and long polls: half of the HTTP connections, 
 WAITED_PARTITIONS_MAX: Final = 4_096  # by all of them together, because each partition has a task of its own
 BYTES_MAX: Final = 8 << 20  # of bodies; decoded records take several times that
 FREE_BYTES: Final = 8 << 10  # of each body are not counted, so that small requests pass while large ones do not
+SCARCE_BYTES: Final = 1 << 20  # left of these: a body of JSON may have as many, and would be refused
 TURNS_MAX: Final = 32  # requests that decode and write records at a time while there is no memory left for bodies
 RECEIVES_MAX: Final = 16  # of queues without a wait, at a time: each may ask the leaders of 64 partitions
 RESPONSE_BYTES_MAX: Final = 16 << 20  # of records read, until their clients have taken them; one response may be larger
@@ -37,6 +38,11 @@ class Budgets:
     decoded: DecodedBodies = field(default_factory=DecodedBodies, compare=False)
     receives: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RECEIVES_MAX), compare=False)
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS_MAX), compare=False)
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether others need the memory that requests hold while they wait for a leader."""
+        return self.decoded.is_wanted or self.body_bytes > BYTES_MAX - SCARCE_BYTES
 
 
 @dataclass(slots=True)

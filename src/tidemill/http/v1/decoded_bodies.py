@@ -38,6 +38,11 @@ class DecodedBodies:
         finally:
             self._give_back(size)
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a body waits for its memory."""
+        return bool(self._waiting)
+
     async def _wait(self, size: int) -> None:
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size, granted))

@@ -57,7 +57,8 @@ async def produce_value(call: Call) -> Produced:
     except (BadRecord, BadDueTime) as problem:
         raise Refused(400, str(problem)) from problem
     value = await read_body(call.request)
-    return await write_records(call.brokers, topic, [(query.partition, (key, value, headers, timestamp))])
+    record = (query.partition, (key, value, headers, timestamp))
+    return await write_records(call.brokers, topic, [record], taken_by(call.request))
 
 
 def _headers(listed: list[str]) -> Iterator[tuple[str, bytes | None]]:

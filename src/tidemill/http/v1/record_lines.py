@@ -83,7 +83,7 @@ async def produce_lines(call: Call) -> "RunsResponse":
     except Refused:
         await _drop(parts)
         raise
-    writer = TopicWriter(call.brokers, topic)
+    writer = TopicWriter(call.brokers, topic, taken_by(call.request).budgets)
     lines = _Lines(call, topic, writer)
     try:
         refused = await lines.read(parts)

@@ -82,8 +82,9 @@ class Produced(msgspec.Struct, frozen=True):
 
 async def produce_records(call: Call) -> Produced:
     records = call.body.records
-    take_headers(taken_by(call.request), sum(len(it.headers) for it in records))
-    return await produce_all(call.brokers, topic_of(call), records)
+    taken = taken_by(call.request)
+    take_headers(taken, sum(len(it.headers) for it in records))
+    return await produce_all(call.brokers, topic_of(call), records, taken)
 
 
 def take_headers(taken: Taken, count: int) -> None:
@@ -92,14 +93,16 @@ def take_headers(taken: Taken, count: int) -> None:
         taken.decoded(HEADER_MEMORY * (count - HEADERS_FREE))
 
 
-async def produce_all(brokers: Brokers, topic: Topic, records: Sequence[NewRecord]) -> Produced:
+async def produce_all(brokers: Brokers, topic: Topic, records: Sequence[NewRecord], taken: Taken) -> Produced:
     """Write records, and return when all are committed.  Raise Refused."""
-    return await write_records(brokers, topic, await _encoded(records, topic, brokers))
+    return await write_records(brokers, topic, await _encoded(records, topic, brokers), taken)
 
 
-async def write_records(brokers: Brokers, topic: Topic, records: Sequence[tuple[int | None, RecordTuple]]) -> Produced:
+async def write_records(
+    brokers: Brokers, topic: Topic, records: Sequence[tuple[int | None, RecordTuple]], taken: Taken
+) -> Produced:
     """Write records, each with its partition or None, and return when all are committed.  Raise Refused."""
-    writer = TopicWriter(brokers, topic)
+    writer = TopicWriter(brokers, topic, taken.budgets)
     try:
         for at, (partition, record) in enumerate(records, 1):
             writer.add(partition, record)

@@ -87,7 +87,7 @@ async def produce(call: Call) -> ProduceReply:
     number = partition_of(partition, topic) if partition else None
     now_ms, is_timer = call.brokers.wall_ms, call.brokers.config_of(topic).is_timer
     records = [_record(at, it, number, now_ms, is_timer=is_timer) for at, it in enumerate(body.messages)]
-    produced = await produce_all(call.brokers, topic, records)
+    produced = await produce_all(call.brokers, topic, records, taken_by(call.request))
     encode = encode_arrival if is_timer else encode_offset
     return ProduceReply([encode(now_ms, it.offset) for it in produced.records])
 

@@ -17,6 +17,7 @@ from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.native import scan
 from tidemill.batches.records import HEADER_MEMORY, RECORD_MEMORY
 from tidemill.http.v1.brokers import Brokers, Unreachable
+from tidemill.http.v1.budgets import Budgets
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, without_leader
 from tidemill.metadata.image import Topic
@@ -27,6 +28,7 @@ BATCH_BYTES: Final = 256 << 10  # of records in a batch; a larger record is a ba
 WAITING_BYTES_MAX: Final = 2 << 20  # of memory of records that are not written yet: some thousands of small ones
 TIMEOUT_MS: Final = 30_000
 RETRY_S_MAX: Final = 10.0  # for how long a leader that moves is asked again: longer than most elections
+SCARCE_S_MAX: Final = 1.0  # likewise, while others need the memory of the records: longer than a transfer of leadership
 PAUSE_S: Final = 0.1
 ACKS_ALL: Final = -1
 _OVERHEAD: Final = 32  # bytes of a record beside its key, value and headers, about
@@ -79,9 +81,10 @@ class _TooLarge(Refused):
 class TopicWriter:
     """Call `add` and `wait_for_room` by turns, then `finish`; and `close` in any case."""
 
-    def __init__(self, brokers: Brokers, topic: Topic) -> None:
+    def __init__(self, brokers: Brokers, topic: Topic, budgets: Budgets) -> None:
         self._brokers = brokers
         self._topic = topic
+        self._budgets = budgets
         self._partitions: dict[int, _Partition] = {}
         self._growing: dict[int, _Batch] = {}  # by partition; it is also the last one of its queue
         self._order = array("i"), array("q")  # the runs of records in the request: partition and count
@@ -220,18 +223,21 @@ class TopicWriter:
             queue.written.append([first, len(records)])
 
     async def _append(self, partition: int, records: Sequence[RecordTuple]) -> int:
-        """Return the offset of the first record.  Raise Refused."""
+        """
+        Return the offset of the first record.  Raise Refused; sooner for a partition without a leader if the memory is
+        scarce, because records for other partitions wait for it.
+        """
         topic = self._topic
         batch = memoryview(build_batch(records))
         loop = asyncio.get_running_loop()
-        until = loop.time() + RETRY_S_MAX
+        began_at = loop.time()
         while True:
             answer = await self._answer(partition, batch)
             if answer is not None and not answer.error_code:
                 return int(answer.base_offset)
             if answer is not None and answer.error_code not in _MOVING:
                 raise _refused(answer, topic, partition)
-            if loop.time() >= until:
+            if loop.time() - began_at >= (SCARCE_S_MAX if self._budgets.is_scarce else RETRY_S_MAX):
                 raise without_leader(topic, partition)
             await asyncio.sleep(PAUSE_S)
 
