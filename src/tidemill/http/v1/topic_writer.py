@@ -26,7 +26,7 @@ from tidemill.wire.messages import produce
 
 BATCH_BYTES: Final = 256 << 10  # of records in a batch; a larger record is a batch of its own
 WAITING_BYTES_MAX: Final = 2 << 20  # of memory of records that are not written yet: some thousands of small ones
-TIMEOUT_MS: Final = 30_000
+ANSWER_S_MAX: Final = 15.0  # for a batch, with the wait for its leader: clients give up after 20 s
 RETRY_S_MAX: Final = 10.0  # for how long a leader that moves is asked again: longer than most elections
 SCARCE_S_MAX: Final = 1.0  # likewise, while others need the memory of the records: longer than a transfer of leadership
 PAUSE_S: Final = 0.1
@@ -232,7 +232,8 @@ class TopicWriter:
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         while True:
-            answer = await self._answer(partition, batch)
+            left_s = ANSWER_S_MAX - (loop.time() - began_at)
+            answer = await self._answer(partition, batch, max(round(left_s * 1_000), 0))
             if answer is not None and not answer.error_code:
                 return int(answer.base_offset)
             if answer is not None and answer.error_code not in _MOVING:
@@ -241,7 +242,7 @@ class TopicWriter:
                 raise without_leader(topic, partition)
             await asyncio.sleep(PAUSE_S)
 
-    async def _answer(self, partition: int, batch: memoryview) -> Any:
+    async def _answer(self, partition: int, batch: memoryview, timeout_ms: int) -> Any:
         """Return the leader's answer; None if there is no leader now."""
         topic = self._topic
         place = self._brokers.place(topic, partition)
@@ -252,7 +253,7 @@ class TopicWriter:
             topic_id=topic.topic_id,
             partition_data=[produce.Request.Topic.Partition(index=partition, records=batch)],
         )
-        request = produce.Request(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[asked])
+        request = produce.Request(acks=ACKS_ALL, timeout_ms=timeout_ms, topic_data=[asked])
         try:
             response = await self._brokers.ask_listener(place.leader, produce.API, request)
         except Unreachable as lost:
