@@ -1,6 +1,7 @@
 """A broker that stops while HTTP clients wait for it."""
 
 import http.client
+import json
 from pathlib import Path
 
 from tests.integration.cli.dev_cluster import running_cluster
@@ -35,6 +36,29 @@ def test_clients_that_wait_are_answered_when_the_broker_stops(tmp_path: Path) ->
     assert b'"error": "REQUEST_TIMED_OUT"' in problem
     assert b"" == rest.strip()
     assert "Traceback" not in cluster.stderr.read_text()
+
+
+def test_an_upload_that_a_stop_cuts_off_says_what_is_written(tmp_path: Path) -> None:
+    """A client sends lines now and then: it can go on with another broker at the line that the response names."""
+    with running_cluster(tmp_path / "data", 1) as cluster:
+        broker = HttpClient(cluster.ready["http"])
+        assert 201 == broker.send("POST", "/v1/topics", {"name": "jobs", "partitions": 1}).status
+        wait_until_known([broker], "jobs")
+        upload = http.client.HTTPConnection(broker.address, timeout=TIMEOUT_S)
+        upload.putrequest("POST", "/v1/topics/jobs/records")
+        upload.putheader("Content-Type", "application/x-ndjson")
+        upload.putheader("Content-Length", "1000")
+        upload.endheaders(b'{"value": "a"}\n\n{"value": "b"}\n{"val')
+        read = "/v1/topics/jobs/partitions/0/records"
+        wait_for(lambda: len(broker.ok("GET", read)["records"]) == 2, "the lines are not written")
+        cluster.stop()
+        answer = upload.getresponse()
+        found = json.loads(answer.read())
+        upload.close()
+
+    assert (503, "1") == (answer.status, answer.getheader("retry-after"))
+    assert ([[0, 0, 2]], 4, None) == (found["written"], found["line"], found.get("error"))
+    assert "from line on" in found["detail"]
 
 
 def _metrics(broker: HttpClient) -> str:

@@ -102,7 +102,8 @@ async def produced(
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    response = await asyncio.wait_for(produce_lines(call), 10)
+    async with asyncio.timeout(10):
+        response = await produce_lines(call)
     await response({}, receive, send)  # type: ignore[arg-type]
     assert is_read == ([] == [*messages]), "whether the body was read to its end"
     return sent[0]["status"], json.loads(b"".join(it.get("body", b"") for it in sent))
@@ -364,6 +365,54 @@ def test_a_body_that_pauses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             status, answer = asyncio.run(produced(LeadersStub(), [lines_of({"partition": 0})], pauses=True))
 
         assert (408, 2, [[0, 0, 1]]) == (status, answer["line"], answer["written"])
+
+
+@pytest.mark.parametrize(
+    ("line", "is_open", "found"),
+    [
+        ({"partition": 0}, True, (503, None, 2, [[0, 0, 1]])),
+        ({"partition": 0}, False, (503, "REQUEST_TIMED_OUT", 1, [[None, None, 1]])),
+        ({"partition": 9}, True, (400, None, 1, [])),
+    ],
+)
+def test_a_stop_of_the_broker_says_which_lines_are_written(
+    monkeypatch: pytest.MonkeyPatch, line: dict[str, int], is_open: bool, found: tuple[Any, ...]
+) -> None:
+    """
+    The client goes on at `line`.  It is told if lines were in flight and may be written, and if one was refused before.
+    """
+    monkeypatch.setattr(record_lines, "STOP_S_MAX", 0.05)
+    leaders = LeadersStub()
+    if not is_open:
+        leaders.is_open.clear()
+
+    async def run() -> tuple[int, Any]:
+        sending = asyncio.ensure_future(produced(leaders, [lines_of(line)], pauses=True))
+        await asyncio.sleep(0.05)
+        sending.cancel()
+        return await sending
+
+    status, answer = asyncio.run(run())
+
+    assert found == (status, answer.get("error"), answer["line"], answer["written"])
+
+
+def test_records_in_flight_are_awaited_when_the_broker_stops() -> None:
+    """Their leaders, on other brokers, answer within milliseconds."""
+    leaders = LeadersStub()
+    leaders.is_open.clear()
+
+    async def run() -> tuple[int, Any]:
+        sending = asyncio.ensure_future(produced(leaders, [lines_of({"partition": 0})], pauses=True))
+        await asyncio.sleep(0.05)
+        sending.cancel()
+        await asyncio.sleep(0.05)
+        leaders.is_open.set()
+        return await sending
+
+    status, answer = asyncio.run(run())
+
+    assert (503, None, 2, [[0, 0, 1]]) == (status, answer.get("error"), answer["line"], answer["written"])
 
 
 def test_blank_lines_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:

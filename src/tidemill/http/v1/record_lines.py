@@ -26,10 +26,12 @@ from tidemill.http.v1.stream_response import send_part
 from tidemill.http.v1.topic_writer import Run, TopicWriter
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
+from tidemill.model import errors
 
 LINE_BYTES_MAX: Final = 1 << 20  # as a body of JSON
 LINES_MAX: Final = 1_000_000  # so that what a request remembers of its lines, 12 bytes of each, is bounded
 TURN_BYTES: Final = 256 << 10  # of memory for the records that are decoded at once: hundreds of small ones
+STOP_S_MAX: Final = 0.5  # for records in flight when the broker stops: the response has to leave within a second
 DROP_S_MAX: Final = 5.0  # what follows a refused line is read for so long: most clients send all before they listen
 RUNS_PER_TURN: Final = 1_000  # they take a millisecond of the event loop
 _decode = msgspec.json.Decoder(NewRecord).decode
@@ -88,6 +90,8 @@ async def produce_lines(call: Call) -> "RunsResponse":
     try:
         refused = await lines.read(parts)
         await writer.finish()
+    except asyncio.CancelledError:  # by the HTTP server, when the broker stops
+        return await lines.refusal(await _stopped(writer))
     finally:
         writer.close()
     refused = writer.refused or refused
@@ -95,7 +99,18 @@ async def produce_lines(call: Call) -> "RunsResponse":
         return RunsResponse(json_answer({"records": lines.records}), writer.runs())
     if not lines.is_exhausted:  # otherwise the rest is not read here: that takes memory, too
         await _drop(parts)
-    return RunsResponse(refused.with_fields(line=await lines.first_missing()).answer, writer.runs())
+    return await lines.refusal(refused)
+
+
+async def _stopped(writer: TopicWriter) -> Refused:
+    """Return the refusal of the lines that a stop of the broker cuts off, after a wait for those in flight."""
+    finishing = asyncio.ensure_future(writer.finish())
+    await asyncio.wait((finishing,), timeout=STOP_S_MAX)
+    writer.close()
+    if writer.is_empty:
+        return Refused(503, "this broker stops: send the lines from line on to another broker", retry_after_s=1)
+    unknown = "this broker stops, and it is not known whether the lines that are null in written were written"
+    return Refused(503, unknown, retry_after_s=1, error=errors.name(errors.REQUEST_TIMED_OUT))
 
 
 class _Lines:
@@ -209,7 +224,11 @@ class _Lines:
         at = bisect_right(before, record)
         return record + 1 + (counts[at - 1] if at else 0)
 
-    async def first_missing(self) -> int:
+    async def refusal(self, refused: Refused) -> "RunsResponse":
+        """Return the response to lines of which not all are written, when nothing more is sent."""
+        return RunsResponse(refused.with_fields(line=await self._first_missing()).answer, self._writer.runs())
+
+    async def _first_missing(self) -> int:
         """Return the number of the first line that was not written."""
         before = 0
         for at, run in enumerate(self._writer.runs()):
@@ -227,7 +246,7 @@ async def _drop(parts: AsyncIterator[bytes]) -> None:
         async with asyncio.timeout(DROP_S_MAX):
             async for _ in parts:
                 pass
-    except (TimeoutError, Refused):
+    except (TimeoutError, Refused, asyncio.CancelledError):  # the last, when the broker stops
         return  # the client gets the response to its lines, if it is still there
 
 

@@ -149,6 +149,11 @@ class TopicWriter:
         """Whether further records are in vain, because a partition has not taken its records."""
         return any(it.is_refused for it in self._partitions.values())
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether all records that were added are written."""
+        return not self.waiting_bytes
+
     async def wait_for_room(self, waiting_max: int | None = None) -> None:
         """Return when at most `waiting_max` bytes wait (`WAITING_BYTES_MAX`), or when the writer is stopped."""
         bytes_max = WAITING_BYTES_MAX if waiting_max is None else waiting_max
