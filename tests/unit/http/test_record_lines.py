@@ -257,6 +257,19 @@ def test_a_refused_batch_is_a_run_of_null(code: int, status: int, error: str) ->
     assert [[0, 0, 1], [None, None, 2], [2, 0, 1], [None, None, 1]] == answer["written"]
 
 
+@pytest.mark.parametrize("unknown", [errors.REQUEST_TIMED_OUT, errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_refusal_after_which_records_may_be_written_is_told_first(unknown: int, first: int) -> None:
+    """Another partition has refused its records for certain; the client would send all of them again."""
+    leaders = LeadersStub()
+    leaders.refused = {first: unknown, 1 - first: errors.INVALID_RECORD}
+
+    status, answer = asyncio.run(produced(leaders, [lines_of({"partition": 0}, {"partition": 1})]))
+
+    name = "REQUEST_TIMED_OUT" if unknown < 0 else errors.name(unknown)
+    assert (503, name, [[None, None, 2]]) == (status, answer["error"], answer["written"])
+
+
 def test_runs_of_batches_between_those_of_others_are_apart() -> None:
     """Another producer has written between two batches of one partition."""
     leaders = LeadersStub()

@@ -38,6 +38,7 @@ _MOVING: Final = frozenset({
     errors.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UNKNOWN_TOPIC_ID,
 })  # fmt: skip
+_MAY_BE_WRITTEN: Final = frozenset({errors.REQUEST_TIMED_OUT, errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 _STATUSES: Final = {
     errors.MESSAGE_TOO_LARGE: 413,
     errors.INVALID_RECORD: 400,
@@ -78,6 +79,10 @@ class _TooLarge(Refused):
     """A batch is larger than its topic permits."""
 
 
+class _MayBeWritten(Refused):
+    """A batch that is refused may be in the log, or is there, but on too few replicas."""
+
+
 class TopicWriter:
     """Call `add` and `wait_for_room` by turns, then `finish`; and `close` in any case."""
 
@@ -94,7 +99,7 @@ class TopicWriter:
         self._keyless_bytes = 0
         self.waiting_bytes = 0  # of records that are not written yet
         self._room = asyncio.Event()
-        self.refused: Refused | None = None  # by the first leader that has refused a batch
+        self.refused: Refused | None = None  # a refusal of a batch: one after which it may be written, if there is any
 
     def add(self, partition: int | None, record: RecordTuple) -> None:
         """Add a record for a partition of the topic, or for that of its key."""
@@ -206,7 +211,8 @@ class TopicWriter:
             queue.sending = None
             is_done = True
         except Refused as refused:
-            self.refused = self.refused or refused
+            if self.refused is None or isinstance(refused, _MayBeWritten):
+                self.refused = refused
         finally:
             queue.is_refused = not is_done
             self._room.set()
@@ -264,7 +270,7 @@ class TopicWriter:
         except Unreachable as lost:
             if not lost.is_sent:
                 return None
-            raise Refused(
+            raise _MayBeWritten(
                 503,
                 f"it is not known whether partition {partition} of topic {topic.name} has taken the records: {lost}",
                 retry_after_s=RETRY_AFTER_S,
@@ -279,5 +285,6 @@ def _refused(answer: Any, topic: Topic, partition: int) -> Refused:
     detail = answer.error_message or f"partition {partition} of topic {topic.name}: {name}"
     status = _STATUSES.get(answer.error_code)
     if status is None:
-        return Refused(503, detail, retry_after_s=RETRY_AFTER_S, error=name)
+        kind = _MayBeWritten if answer.error_code in _MAY_BE_WRITTEN else Refused
+        return kind(503, detail, retry_after_s=RETRY_AFTER_S, error=name)
     return (_TooLarge if answer.error_code == errors.MESSAGE_TOO_LARGE else Refused)(status, detail, error=name)
