@@ -20,9 +20,8 @@ from tidemill.wire.first_bytes import ClientProtocol, protocol_of
 
 ANSWERED_MAX: Final = 64  # connections beyond the most that are served: they get status 503, further ones nothing
 EVICTED_AFTER_S: Final = 1.0  # without a request, while few connections are left: a client sends one within this time
-READ_BYTES_MAX: Final = 64 << 10  # of a connection at once
+READ_BYTES_MAX: Final = 64 << 10  # of a connection at once: parsing more tiny chunks would block the event loop
 RECEIVED_BYTES_MAX: Final = 4 << 20  # by all connections together, which requests hold before they count it
-CHUNKS_MAX: Final = 16_384  # of a body, in one read: parsing more would block the event loop
 Refused = Callable[[ClientProtocol, str], None]
 """Called with the protocol that has arrived instead of HTTP, and the client's host."""
 
@@ -50,17 +49,11 @@ def server_of(application: Asgi, refused: Refused, log: Callable[[str], None], d
 
 
 class StrictConnection(h11.Connection):
-    """Also refuses other versions of HTTP, and many tiny chunks."""
-
-    chunks = 0  # in what the socket has received at once
+    """Also refuses other versions of HTTP."""
 
     def next_event(self) -> Any:
         event = super().next_event()
-        if isinstance(event, h11.Data):
-            self.chunks += 1
-            if self.chunks > CHUNKS_MAX:
-                raise h11.RemoteProtocolError(f"More than {CHUNKS_MAX} chunks in a row are tiny; send larger ones.")
-        elif isinstance(event, h11.Request) and event.http_version not in (b"1.0", b"1.1"):
+        if isinstance(event, h11.Request) and event.http_version not in (b"1.0", b"1.1"):
             raise h11.RemoteProtocolError("This port serves HTTP/1.1 only.", error_status_hint=505)
         return event
 
@@ -126,7 +119,6 @@ class HttpProtocol(H11Protocol):
                 self._refused(arrived, self.client[0] if self.client else "")
                 self.send_400_response(f"This port serves HTTP without TLS, not {arrived}.")
                 return
-        self.conn.chunks = 0
         if self.conn.their_state is h11.IDLE:  # h11 checks the size of a head only as long as it is not complete
             super().data_received(data[: HEAD_BYTES_MAX + 1])
             data = data[HEAD_BYTES_MAX + 1 :]
