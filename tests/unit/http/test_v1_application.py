@@ -48,7 +48,7 @@ def test_head_is_get_without_a_body_but_takes_no_messages(api: Api, path: str, s
 
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
-    [("PUT", "/topics/t", 405, 12), ("GET", "/other", 404, 5), ("GET", "/topics/t", 503, 14)],
+    [("PUT", "/topics/t", 405, 12), ("GET", "/other", 404, 5), ("GET", "", 404, 5), ("GET", "/topics/t", 503, 14)],
 )
 def test_a_request_that_no_route_answers_is_refused_in_the_form_of_its_folder(
     api: Api, method: str, path: str, status: int, code: int

@@ -139,7 +139,8 @@ def _stopping(method: str) -> Answer:
 
 def _refused(scope: MutableMapping[str, Any], answer: Answer) -> Response:
     """Return the response to a request that no route has answered, in the form of its folder."""
-    return response_of(sandglass_schema.refusal(answer) if scope["path"].startswith(sandglass.FOLDER) else answer)
+    is_sandglass = f"{scope['path']}/".startswith(sandglass.FOLDER)
+    return response_of(sandglass_schema.refusal(answer) if is_sandglass else answer)
 
 
 def _documents(version: str) -> dict[str, Response]:
