@@ -23,12 +23,13 @@ _PROBLEMS: Final = {
     "405": "The method is not allowed here.",
     "408": "The body did not arrive in time.",
     "409": "The state of what the path names does not permit this.",
-    "410": "Retention has removed what the request names.",
+    "410": "Retention has removed what the request names, or its topic was deleted, and another one has the name.",
     "413": "The body is too large.",
     "415": "The type of the body is not accepted.",
     "422": "A batch has no readable records.",
     "431": "The head of the request is too large.",
-    "503": "A broker cannot be asked now; try again after Retry-After seconds.",
+    "503": "A broker cannot be asked now; try again after Retry-After seconds. With the error REQUEST_TIMED_OUT, a "
+    "request may have had its effect.",
 }
 
 
