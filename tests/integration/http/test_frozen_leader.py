@@ -26,13 +26,22 @@ def frozen(broker: dict[str, Any]) -> Iterator[None]:
         os.kill(broker["pid"], signal.SIGCONT)
 
 
+@pytest.fixture
+def topic(brokers: list[HttpClient]) -> Iterator[str]:
+    """Yield the name of a new topic, and delete it: with one replica, it keeps its broker from stopping."""
+    name = f"frozen-{uuid.uuid4().hex[:8]}"
+    yield name
+    assert 204 == brokers[0].send("DELETE", f"/v1/topics/{name}").status
+
+
 @pytest.mark.parametrize("replicas", [1, 3])
-def test_a_client_is_answered_before_it_gives_up(cluster: Cluster, brokers: list[HttpClient], replicas: int) -> None:
+def test_a_client_is_answered_before_it_gives_up(
+    cluster: Cluster, brokers: list[HttpClient], topic: str, replicas: int
+) -> None:
     """
     Requests that are on their way to a leader when it freezes.  A request that may have had its effect is answered with
     503, and the client is told so.  One that can be repeated goes to the next leader, if there is one.
     """
-    topic = f"frozen-{uuid.uuid4().hex[:8]}"
     configs = {"name": topic, "partitions": 1, "replication_factor": replicas}
     assert 201 == brokers[0].send("POST", "/v1/topics", configs).status
     wait_until_known(brokers, topic)
@@ -62,12 +71,13 @@ def test_a_client_is_answered_before_it_gives_up(cluster: Cluster, brokers: list
     assert max(produced_s, read_s) < CLIENT_S - 2
 
 
-def test_a_frozen_leader_holds_up_no_messages_of_others(cluster: Cluster, brokers: list[HttpClient]) -> None:
+def test_a_frozen_leader_holds_up_no_messages_of_others(
+    cluster: Cluster, brokers: list[HttpClient], topic: str
+) -> None:
     """
     A receive waits for messages of all partitions when the leader of one of them freezes: it returns what comes to
     another one soon after.  A receipt that the frozen leader would have to take has a status within seconds.
     """
-    topic = f"frozen-{uuid.uuid4().hex[:8]}"
     configs = {"name": topic, "partitions": 3, "replication_factor": 1}
     assert 201 == brokers[0].send("POST", "/v1/topics", configs).status
     wait_until_known(brokers, topic)
