@@ -5,6 +5,7 @@ This module is imported only at the first HTTP connection, because it imports uv
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable
 from http import HTTPStatus
 from typing import Any, Final
@@ -20,8 +21,11 @@ from tidemill.wire.first_bytes import ClientProtocol, protocol_of
 
 ANSWERED_MAX: Final = 64  # connections beyond the most that are served: they get status 503, further ones nothing
 EVICTED_AFTER_S: Final = 1.0  # without a request, while few connections are left: a client sends one within this time
-READ_BYTES_MAX: Final = 64 << 10  # of a connection at once: parsing more tiny chunks would block the event loop
-RECEIVED_BYTES_MAX: Final = 4 << 20  # by all connections together, which requests hold before they count it
+READ_BYTES_MAX: Final = 64 << 10  # of a connection at once
+READ_BYTES_FIRST: Final = 2 << 10  # until it is known how long they take to parse: heads of requests are smaller
+READ_BYTES_MIN: Final = 512
+PARSED_S_MAX: Final = 0.001  # after a read that took longer to parse, less is read
+RECEIVED_BYTES_MAX: Final = 1 << 20  # by all connections together, which requests hold before they count it
 Refused = Callable[[ClientProtocol, str], None]
 """Called with the protocol that has arrived instead of HTTP, and the client's host."""
 
@@ -59,21 +63,33 @@ class StrictConnection(h11.Connection):
 
 
 class SmallReads(asyncio.BufferedProtocol):
-    """Reads the less of a connection at once, the more there are: the rest stays in the kernel meanwhile."""
+    """
+    Reads the less of a connection at once, the more there are, and the longer the last read took to parse: tiny chunks
+    take a hundred times as long as a large one, and would block the event loop.  The rest stays in the kernel
+    meanwhile.
+    """
 
     _buffer = memoryview(bytearray(READ_BYTES_MAX))  # of all connections, because each read is passed on at once
 
-    def __init__(self, protocol: "HttpProtocol") -> None:
+    def __init__(self, protocol: "HttpProtocol", now: Callable[[], float] = time.perf_counter) -> None:
+        """`now` returns a time in seconds."""
         self._protocol = protocol
+        self._now = now
+        self._read_max = READ_BYTES_FIRST
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._protocol.connection_made(transport)
 
     def get_buffer(self, _: int) -> memoryview:
-        return self._buffer[: RECEIVED_BYTES_MAX // len(self._protocol.connections)]
+        return self._buffer[: min(self._read_max, RECEIVED_BYTES_MAX // len(self._protocol.connections))]
 
     def buffer_updated(self, count: int) -> None:
+        began_at = self._now()
         self._protocol.data_received(bytes(self._buffer[:count]))
+        if self._now() - began_at > PARSED_S_MAX:
+            self._read_max = max(count // 2, READ_BYTES_MIN)
+        else:
+            self._read_max = min(2 * self._read_max, READ_BYTES_MAX)
 
     def eof_received(self) -> None:
         self._protocol.eof_received()

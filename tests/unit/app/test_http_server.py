@@ -1,11 +1,20 @@
 """The HTTP server: how much of a request is read at once, and whose requests they are."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tidemill.app.http_server import READ_BYTES_MAX, RECEIVED_BYTES_MAX, server_of
+from tidemill.app.http_server import (
+    PARSED_S_MAX,
+    READ_BYTES_FIRST,
+    READ_BYTES_MAX,
+    READ_BYTES_MIN,
+    RECEIVED_BYTES_MAX,
+    SmallReads,
+    server_of,
+)
 
 
 @pytest.mark.parametrize("trusted", [None, "*"])
@@ -84,3 +93,28 @@ def test_little_of_a_body_is_read_before_the_application_asks_for_it(others: int
 
     assert 0 < held <= read_max
     assert (len(body), b"HTTP/1.1 200 OK\r\n") == (received, answered)
+
+
+def test_less_is_read_of_what_takes_long_to_parse() -> None:
+    """A body of tiny chunks would otherwise block the event loop; what follows it is read as before."""
+    now_s = took_s = 0.0
+
+    def parse(_: bytes) -> None:
+        nonlocal now_s
+        now_s += took_s
+
+    protocol: Any = SimpleNamespace(connections={1}, data_received=parse)
+    reads = SmallReads(protocol, lambda: now_s)
+
+    def sizes() -> list[int]:
+        found = []
+        for _ in range(10):
+            found.append(len(reads.get_buffer(-1)))
+            reads.buffer_updated(found[-1])
+        return found
+
+    assert [READ_BYTES_FIRST << it for it in range(5)] + [READ_BYTES_MAX] * 5 == sizes()
+    took_s = 2 * PARSED_S_MAX
+    assert [READ_BYTES_MAX >> it for it in range(7)] + [READ_BYTES_MIN] * 3 == sizes()
+    took_s = PARSED_S_MAX / 2
+    assert READ_BYTES_MAX == sizes()[-1]
