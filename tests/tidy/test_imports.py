@@ -13,7 +13,7 @@ IMPORT_SITES = {
     "prometheus_client": "src/tidemill/telemetry/prometheus.py",
     "yaml": "src/tidemill/app/settings.py",
     "matplotlib": "src/tidemill/spark/pipelines/stats/drawing.py",
-    "cronsim": "src/tidemill/timer/schedule.py",
+    "cronsim": "src/tidemill/timer/cron_dates.py",
     "uvloop": "src/tidemill/runtime/event_loop.py",
 }
 SPARK_IMPORTS = {

@@ -34,13 +34,13 @@ release instead of the time of the computation: a new leader that finds a releas
 result, and an outage between the two counts as one after the release.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from functools import lru_cache
-from itertools import takewhile
 from typing import Final, Protocol
 
 from tidemill.model.duration import parse_duration_ms
@@ -55,7 +55,7 @@ MISSED_MAX: Final = 10_000  # with missed=all, when a record arrives or is moved
 CRONS_MAX: Final = 1_024  # expressions that are remembered, because it takes long to find that one fires
 YEARS_MAX: Final = 50  # without an occurrence for this long, a schedule is over
 _NOT_ZONES: Final = ("posix/", "right/", "localtime", "posixrules", "Factory")  # with leap seconds; of this machine
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LOCAL_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 _SECOND: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
 _MINUTE_MS: Final = 60_000
@@ -80,6 +80,10 @@ class Missed(StrEnum):
 class _Rule(Protocol):
     def occurrences(self, anchor_ms: int, after_ms: int) -> Iterator[int]:
         """Yield the occurrences after a moment, ascending.  `anchor_ms` is one of them, or the first possible one."""
+        ...
+
+    def soonest_after(self, due_ms: int) -> int:
+        """Return a moment before which no occurrence follows the one at `due_ms`.  It is not searched."""
         ...
 
     def most_between(self, first_ms: int, until_ms: int) -> int:
@@ -110,7 +114,9 @@ class Schedule:
         if self.missed is not Missed.NONE:
             return False
         if now_ms - due_ms > LATE_MS_MAX:
-            return True  # what comes next is not searched: with a rare date, that takes a millisecond
+            return True
+        if now_ms < self.rule.soonest_after(due_ms):
+            return False  # what comes next is not searched
         following = next(self.rule.occurrences(due_ms, due_ms), None)
         return following is not None and following <= now_ms
 
@@ -147,18 +153,15 @@ class Schedule:
 
         `released_ms` is the append time of its release; if it was skipped instead, the time at which that was decided.
         """
+        if self.missed is not Missed.NONE:
+            after_ms = last_due_ms if self.missed is Missed.ALL else max(last_due_ms, released_ms)
+            return next(self.rule.occurrences(last_due_ms, after_ms), None)
         found = None
-        if self.missed is Missed.NONE:
-            found = self._newest(max(last_due_ms, released_ms - LATE_MS_MAX - 1), released_ms, anchor_ms=last_due_ms)
-        if found is not None:
-            return found
-        after_ms = last_due_ms if self.missed is Missed.ALL else max(last_due_ms, released_ms)
-        return next(self.rule.occurrences(last_due_ms, after_ms), None)
-
-    def _newest(self, after_ms: int, until_ms: int, *, anchor_ms: int) -> int | None:
-        """Return the last occurrence after one moment and not after the other, which are at most a minute apart."""
-        found = takewhile(lambda due_ms: due_ms <= until_ms, self.rule.occurrences(anchor_ms, after_ms))
-        return max(found, default=None)
+        for due_ms in self.rule.occurrences(last_due_ms, max(last_due_ms, released_ms - LATE_MS_MAX - 1)):
+            if due_ms > released_ms:  # the newest of those that are over is not too late, if there is one
+                return due_ms if found is None else found
+            found = due_ms
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,9 @@ class Every:
     def occurrences(self, anchor_ms: int, after_ms: int) -> Iterator[int]:
         passed = max(0, (after_ms - anchor_ms) // self.interval_ms + 1)
         yield from range(anchor_ms + passed * self.interval_ms, DUE_MS_MAX + 1, self.interval_ms)
+
+    def soonest_after(self, due_ms: int) -> int:
+        return due_ms + self.interval_ms
 
     def most_between(self, first_ms: int, until_ms: int) -> int:
         return max((until_ms - first_ms) // self.interval_ms + 1, 0)
@@ -194,6 +200,10 @@ class Cron:
         found = self._wildcard if minute.startswith("*") or hour.startswith("*") else self._fixed
         yield from (moment_s * 1_000 for moment_s in found(after_ms // 1_000))
 
+    def soonest_after(self, due_ms: int) -> int:
+        """Every zone is whole minutes away from UTC, since 1972."""
+        return (due_ms // _MINUTE_MS + 1) * _MINUTE_MS
+
     def most_between(self, first_ms: int, until_ms: int) -> int:
         """Every day counts as one that matches, and an hour that the clock repeats counts once."""
         days, rest_ms = divmod(until_ms - first_ms, _DAY_MS)
@@ -201,10 +211,8 @@ class Cron:
 
     def _fixed(self, after_s: int) -> Iterator[int]:
         """Yield the matches of a job that runs at fixed local times."""
-        for local in self._local_matches(self._local(after_s).replace(fold=0)):
-            while not (moments := self._moments(local)):
-                local += _MINUTE  # the clock skips this time: the first minute after the gap
-            if moments[0] > after_s:  # not so if the repeated hour has begun, or the gap has two matches
+        for moments, _ in self._matches(self._local(after_s).replace(fold=0)):
+            if moments[0] > after_s:  # not so if the repeated hour has begun, or a match follows the gap at once
                 after_s = moments[0]
                 yield after_s
 
@@ -213,31 +221,52 @@ class Cron:
         begin = self._local(after_s).replace(fold=0)
         begin -= self._offset(begin) - self._offset(begin.replace(fold=1))  # the clock may repeat what lies between
         again: deque[int] = deque()  # the moments of matches that the clock repeats
-        for local in self._local_matches(begin):
-            moments = self._moments(local)
-            while moments and again and again[0] < moments[0]:
+        for moments, is_skipped in self._matches(begin):
+            if is_skipped:
+                continue
+            while again and again[0] < moments[0]:
                 yield again.popleft()
-            if moments and moments[0] > after_s:
+            if moments[0] > after_s:
                 yield moments[0]
             again.extend(moment for moment in moments[1:] if moment > after_s)
         yield from again
 
-    def _local_matches(self, after: datetime) -> Iterator[datetime]:
-        """Yield the matches after a local time, without regard to the zone."""
-        from cronsim import CronSim  # imported when it is first used: most topics have no schedules
+    def _matches(self, after: datetime) -> Iterator[tuple[list[int], bool]]:
+        """
+        Yield the moments of each match after a local time, and False.  Of those that the clock skips together, yield
+        the moment of the first minute after the gap, once, and True.
+        """
+        from tidemill.timer.cron_dates import dates_of  # imported when it is first used: most topics have no schedules
 
+        dates = dates_of(self.fields).begin_after(after)
         try:
-            for local in CronSim(self.fields, after):
+            for local in dates:
                 if local >= _LOCAL_MAX or local.year > after.year + YEARS_MAX:
                     return
-                yield local
+                moments = self._moments(local)
+                if moments:
+                    yield moments, False
+                    continue
+                end = self._gap_end(local)
+                dates.dt = end - _MINUTE  # other matches in the gap are not searched: an hour may have 60
+                yield self._moments(end), True
         except OverflowError:  # the end of the year 9999
             return
 
     def _moments(self, local: datetime) -> list[int]:
         """Return the seconds since the epoch at which the clock shows a local time: none, one or two, ascending."""
-        both = {(local.replace(tzinfo=self.zone, fold=fold) - _EPOCH) // _SECOND for fold in (0, 1)}
-        return sorted(moment for moment in both if self._local(moment).replace(fold=0) == local)
+        first, second = self._offset(local), self._offset(local.replace(fold=1))
+        if first < second:
+            return []  # the clock is put forward past this time
+        moment = local - _LOCAL_EPOCH
+        return [(moment - it) // _SECOND for it in ((first,) if first == second else (first, second))]
+
+    def _gap_end(self, local: datetime) -> datetime:
+        """Return the first local time, in steps of a minute, that the clock shows after the gap in which one lies."""
+        gap = self._offset(local.replace(fold=1)) - self._offset(local)
+        steps = range(1, -(-gap // _MINUTE))
+        skipped = bisect_left(steps, True, key=lambda it: bool(self._moments(local + it * _MINUTE)))
+        return local + (1 + skipped) * _MINUTE
 
     def _local(self, moment_s: int) -> datetime:
         """Return what the clock shows, without the zone, but with `fold` 1 if it shows it for the second time."""
@@ -318,7 +347,7 @@ def _every(text: str, rest: str) -> Every:
 
 @lru_cache(maxsize=CRONS_MAX)
 def _cron(text: str, rest: str, zone: tzinfo) -> Cron:
-    from cronsim import CronSim, CronSimError
+    from tidemill.timer.cron_dates import CronSimError, dates_of
 
     fields = rest.split()
     if len(fields) != 5:
@@ -327,8 +356,8 @@ def _cron(text: str, rest: str, zone: tzinfo) -> Cron:
             "day of week, such as cron 30 8 * * MON-FRI"
         )
     try:
-        parsed = CronSim(" ".join(fields), _LOCAL_MAX)
-        cron = Cron(" ".join(fields), zone, len(parsed.hours) * len(parsed.minutes))
+        dates = dates_of(" ".join(fields))
+        cron = Cron(" ".join(fields), zone, len(dates.hours) * len(dates.minutes))
         fires = next(cron.occurrences(0, _CHECKED_FROM_MS), None) is not None
     except CronSimError as error:
         problem = str(error).lower().removeprefix("bad ")

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
@@ -13,12 +13,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidemill.simulation.clients.cron_oracle import matches_between
+from tidemill.timer.cron_dates import CronDates
 from tidemill.timer.due_time import DUE_MS_MAX
 from tidemill.timer.schedule import (
     EVERY_MS_MAX,
     LATE_MS_MAX,
     MISSED_MAX,
     BadSchedule,
+    Cron,
+    Every,
     Schedule,
     parse_schedule,
 )
@@ -320,21 +323,59 @@ def test_the_repeated_hour_may_be_the_last() -> None:
 def test_the_search_for_an_occurrence_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A job of an hour that the clock skips on the only day of the year that matches never fires.  The search looks at the
-    minutes of 50 such days, and not at those of all years until 9999.
+    first minute of 50 such hours, and not at the other minutes or the years until 9999.
     """
-    looked_at = []
-
-    class CountingCronSim(CronSim):
-        def __next__(self) -> datetime:
-            looked_at.append(found := super().__next__())
-            return found
-
-    monkeypatch.setattr("cronsim.CronSim", CountingCronSim)
+    looked_at: list[datetime] = []
+    found = CronDates.__next__
+    monkeypatch.setattr(CronDates, "__next__", lambda self: looked_at.append(it := found(self)) or it)
 
     with pytest.raises(BadSchedule, match="never fires"):
         schedule_of("cron * 2 * 3 0L", zone=BERLIN)
 
-    assert 50 * 60 <= len(looked_at) <= 52 * 60
+    assert 50 <= len(looked_at) <= 52
+
+
+def test_a_rare_day_is_found_without_a_look_at_all_days_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A fifth Monday of February comes every 28 years.  Which months have one is found out once for each kind of February,
+    for all schedules of that day together.
+    """
+    looked_at: list[date] = []
+    matches = CronDates.match_day
+    monkeypatch.setattr(CronDates, "match_day", lambda self, day: looked_at.append(day) or matches(self, day))
+    one = schedule_of("cron 17 4 * 2 MON#5")
+    found = [one.first(ms("2016-03-01"))]
+    looked_at.clear()
+
+    other = schedule_of("cron 18 4 * 2 MON#5")
+    found += one.first(ms("2044-03-01")), other.first(ms("2016-03-01"))
+
+    assert ["2044-02-29 04:17", "2072-02-29 04:17", "2044-02-29 04:18"] == [shown(it)[:16] for it in found]
+    assert len(looked_at) < 250  # of 72 months, and all of the days in the three that have one
+
+
+def test_a_month_without_a_matching_day_is_passed_to_its_end() -> None:
+    """The first minute of the month that follows counts, from whatever time the search begins."""
+    schedule = schedule_of("cron * * */31 * MON")
+
+    assert "2027-11-01 00:00 +0000" == shown(schedule.first(ms("2027-06-15 12:34:56")))
+    assert "2027-02-01 00:00 +0000" == shown(schedule.first(ms("2027-01-31 23:59:59")))
+
+
+def test_the_end_of_a_gap_of_a_day_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Samoa had no 30 December 2011.  A job of that day runs in the first minute of the 31st, and once, although all of
+    its times were skipped.
+    """
+    schedule = schedule_of("cron 0-59 0-23 30 12 *", zone="Pacific/Apia")
+    looked_at = []
+    moments = Cron._moments
+    monkeypatch.setattr(Cron, "_moments", lambda self, local: looked_at.append(local) or moments(self, local))
+
+    found = punctual(schedule, ms("2011-12-29 00:00", "Pacific/Apia"), ms("2012-12-30 00:01", "Pacific/Apia"))
+
+    assert ["2011-12-31 00:00 +1400", "2012-12-30 00:00 +1400"] == [shown(it, "Pacific/Apia") for it in found]
+    assert len(looked_at) < 30
 
 
 # What happens to occurrences that were missed.
@@ -388,6 +429,26 @@ def test_with_none_a_short_delay_is_no_miss() -> None:
     minutely = schedule_of("every 61s", missed="none")
     assert due_ms + 61_000 == minutely.next(due_ms, due_ms + 61_000 + 60_000)
     assert due_ms + 122_000 == minutely.next(due_ms, due_ms + 122_000 + 60_000)
+
+
+def test_with_none_a_punctual_release_needs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The host asks before each release: in the minute of its occurrence, or before an interval is over, nothing follows.
+    """
+    schedules = schedule_of("cron 0 8 * * *", missed="none"), schedule_of("every 10s", missed="none")
+    for rule in (Cron, Every):
+        monkeypatch.delattr(rule, "occurrences")
+
+    due_ms = ms("2027-07-01 08:00")
+    assert not any(schedule.is_missed(due_ms, due_ms + 9_999) for schedule in schedules)
+    assert not schedules[0].is_missed(due_ms, due_ms + 59_999)
+
+
+def test_with_none_an_occurrence_that_was_moved_is_missed_when_the_following_one_is_due() -> None:
+    """It was moved to just before the one at 08:01, which comes a second later."""
+    schedule, due_ms = schedule_of("cron 1 8 * * *", missed="none"), ms("2027-07-01 08:00") + 59_500
+
+    assert [False, True] == [schedule.is_missed(due_ms, due_ms + late) for late in (499, 500)]
 
 
 def test_with_none_a_release_of_the_last_minute_is_not_repeated() -> None:
