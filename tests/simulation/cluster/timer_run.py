@@ -278,7 +278,7 @@ class TimerRun(ClusterRun):
             return
         self.looks += 1
         watched.since_us = before.since_us
-        is_reading = led._is_reading or led._is_refilling or led._recurrences._busy
+        is_reading = led._is_reading or led._is_refilling or led._recurrences._busy or led._recurrences._is_computing
         replica = led.partition.shard.replica
         is_writing = replica.stable_index < replica.commit_index  # the others have committed what this disk lacks
         if not (is_reading or is_writing or led._in_flight >= led_timers.IN_FLIGHT_MAX):

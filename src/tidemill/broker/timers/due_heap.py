@@ -33,7 +33,7 @@ class DuePartition(Protocol):
         ...
 
     def compute_occurrences(self) -> None:
-        """Propose when released records with schedules are due next."""
+        """Begin to compute when released records with schedules are due next."""
         ...
 
     def release(self, now_ms: int, records_max: int) -> int:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from tidemill.broker.machine import Machine
+from tidemill.broker.repeated_events import RepeatedEvents
 from tidemill.broker.timers.draining import Draining
 from tidemill.broker.timers.index_files import IndexFiles
 from tidemill.broker.timers.read_ahead import ReadAhead, ReadAheadRoom
-from tidemill.broker.timers.recurrences import Recurrences
+from tidemill.broker.timers.recurrences import Recurrences, schedules_of
 from tidemill.broker.timers.waiting_reader import read_waiting
 from tidemill.broker.timers.waiting_scan import NamedArrival, WaitingScan
 from tidemill.raft.entry import COMMAND, Entry
@@ -26,6 +27,7 @@ from tidemill.telemetry.timer_counters import TimerCounters
 from tidemill.timer.due_row import DueRow, pack_rows, unpack_rows
 from tidemill.timer.due_time import DUE_MS_MAX
 from tidemill.timer.release_batch import Waiting, fitting, released_batch
+from tidemill.timer.schedule import BadSchedule, Schedule
 from tidemill.timer.timer_command import Cancel, CancelIds, Decision, encode_command
 from tidemill.timer.timer_headers import hash_of
 from tidemill.timer.waiting_set import Outcome
@@ -75,12 +77,19 @@ class LedTimers:
         self._ahead = ReadAhead(self.timers.index, files.logs, machine, room)
         self._failed_at: int | None = None  # monotonic ms of the last read that failed, or release that was refused
         self._refused = -1, 0  # the arrival that the journal has refused last, and how often it has
+        self._bad_schedules = RepeatedEvents(machine.clock)
         self._is_over = False
         self.released_at = 0  # monotonic ms of the last release
         self._outcomes: dict[int, Outcome] = {}  # of decisions that have just been applied, by log index
         self._awaited: set[int] = set()
         self._recurrences = Recurrences(
-            partition.number, self.timers, files.logs, machine, decide=self.decide, failed=self._read_problem
+            partition.number,
+            self.timers,
+            files.logs,
+            machine,
+            decide=self.decide,
+            failed=self._read_problem,
+            has_more=lambda: ready(self),
         )
         self._draining = Draining(
             partition, self.timers, files.logs, machine, failed=self._read_problem, moved=self._count_moved
@@ -141,10 +150,19 @@ class LedTimers:
         if aside:
             self.timers.index.put_back(pack_rows(aside))
 
+    @property
+    def needs_occurrences(self) -> bool:
+        """Whether it is to be computed when released records with schedules are due next."""
+        return self._recurrences.is_needed
+
+    def skips(self, arrival: int) -> bool:
+        """Return whether an arrival waits for an occurrence that was missed, and is not released."""
+        return self._recurrences.skips(arrival)
+
     def compute_occurrences(self) -> None:
-        """Propose when released records with schedules are due next."""
-        if self.timers.waiting.unscheduled and self._is_able:
-            self._recurrences.changed()
+        """Begin to compute when released records with schedules are due next."""
+        if self._recurrences.is_needed and self._is_able:
+            self._recurrences.compute()
 
     def scan(self, timer_ids: Collection[bytes] = (), *, has_values: bool = False) -> WaitingScan:
         """Return what waits now, or only what waits with one of these ids, to be read on another thread."""
@@ -227,31 +245,34 @@ class LedTimers:
 
     def _read(self, rows: Sequence[DueRow]) -> None:
         ahead = self._ahead.take(rows)
+        unknown = self._recurrences.unknown(row.arrival for row in rows)
         try:
-            found = read_waiting(self._logs, rows, ahead, may_wait=False)
+            found = None if unknown else read_waiting(self._logs, rows, ahead, may_wait=False)
         except (OSError, OffsetGone) as error:
             self._failed(rows, error)
             return
         if found is not None:
             self._propose(rows, found)
             return
-        self._counters.read_ahead_misses += len(rows) - len(ahead)
+        if not unknown:  # it was not the disk that they waited for
+            self._counters.read_ahead_misses += len(rows) - len(ahead)
         self._is_reading = True
 
-        def read() -> list[Waiting] | OSError | OffsetGone:
+        def read() -> tuple[list[Waiting], dict[int, Schedule]] | Exception:
             try:
                 found = read_waiting(self._logs, rows, ahead, may_wait=True)
-            except (OSError, OffsetGone) as error:
+                assert found is not None, "a read that may wait returns records"
+                return found, schedules_of(it for it in found if it.arrival in unknown)
+            except (OSError, OffsetGone, BadSchedule) as error:
                 return error
-            assert found is not None, "a read that may wait returns records"
-            return found
 
-        def done(found: list[Waiting] | OSError | OffsetGone) -> None:
+        def done(found: tuple[list[Waiting], dict[int, Schedule]] | Exception) -> None:
             if self._is_over:
                 return
             self._is_reading = False
-            if isinstance(found, list):
-                self._was_read(rows, found)
+            if isinstance(found, tuple):
+                self._recurrences.adopt(found[1])
+                self._was_read(rows, found[0])
             else:
                 self._failed(rows, found)
             self._ready(self)
@@ -275,7 +296,17 @@ class LedTimers:
 
     def _read_problem(self, error: Exception) -> None:
         self._failed_at = self._machine.clock.monotonic_ms()
-        self._read_failed(self.partition, error)
+        if not isinstance(error, BadSchedule):
+            self._read_failed(self.partition, error)
+        elif self._bad_schedules.occurred(None) is not None:
+            self._machine.events.error(
+                "schedule not known",
+                topic=self.partition.topic,
+                partition=self.partition.number,
+                problem=str(error),
+                then="nothing of the partition is released until a later try",
+                fix="install the newest version of tzdata for all brokers, or cancel the record",
+            )
 
     def _propose(self, rows: Sequence[DueRow], found: Sequence[Waiting]) -> None:
         """Propose the first records of those that were found for `rows`, and put the other rows back."""

@@ -224,9 +224,9 @@ class TimerHost:
             return
         led.tick(now_ms)
         waiting = led.timers.waiting
-        if waiting.unscheduled or (waiting.count and not self._due.is_armed(led)):
+        if led.needs_occurrences or (waiting.count and not self._due.is_armed(led)):
             self._rounds.moved((shard, number), now_ms)  # something keeps it from going on, and may end at any time
-            if waiting.unscheduled or led.next_due is not None:
+            if led.needs_occurrences or led.next_due is not None:
                 self._due.wake(led)
 
     def _evaluated(self, led: DuePartition) -> None:

@@ -275,7 +275,7 @@ class TimerCheck:
         candidates = sorted(
             (waiting.due_ms(arrival, arrivals[arrival].due_ms), arrival)
             for arrival in waiting.numbers()
-            if arrival not in under_way and not timers.is_held(arrival)
+            if arrival not in under_way and not timers.is_held(arrival) and not led.skips(arrival)
         )
         found = [(row.due_ms, row.arrival) for row in rows]
         if found != candidates[: len(found)]:

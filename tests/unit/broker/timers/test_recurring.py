@@ -1,6 +1,8 @@
 """Records with schedules come again and again, once for each occurrence."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -23,10 +25,12 @@ from tests.unit.broker.timers.timer_topic import (
     values,
 )
 from tidemill.batches.builder import build_batch
+from tidemill.broker.timers import recurrences
 from tidemill.model import errors
 from tidemill.peer import timer_resolve
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
 from tidemill.shard.shard import Shard
+from tidemill.timer.schedule import BadSchedule, Schedule
 
 HOUR_MS = 3_600_000
 
@@ -45,6 +49,10 @@ def every(interval: str, timer_id: str = "a", **more: str) -> Headers:
 
 def dues(world: BrokerWorld) -> list[int]:
     return [int(it.headers["tidemill-deliver-at"] or b"") for it in released(world)]
+
+
+def ms(year: int, month: int, day: int) -> int:
+    return int(datetime(year, month, day, tzinfo=UTC).timestamp()) * 1_000
 
 
 def test_a_record_comes_at_each_occurrence(world: BrokerWorld) -> None:
@@ -152,6 +160,36 @@ def test_a_schedule_can_be_run_again_while_its_release_commits(world: BrokerWorl
     assert [due, due, due + HOUR_MS] == dues(world)
 
 
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_schedule_can_be_run_again_while_its_next_occurrence_is_computed(
+    world: BrokerWorld, is_committed: bool
+) -> None:
+    """
+    It is moved to the time of its last occurrence before a job has computed the next one, which must not skip it.
+    """
+    due = world.clock.now_ms + 1_000
+    send(world, (b"a", every("1h", **{"deliver-at": str(due)})))
+    world.pass_time(500)
+    world.clock.now_ms = due
+    world.broker.tick()
+    while not timers(world).waiting.unscheduled:
+        assert world.step()
+    world.reads = False
+    world.stabilize()
+    assert led(world)._recurrences._is_computing
+    world.writes = is_committed
+    again = timer_resolve.Request(topic_id=topic_id(world), partition=0, operation=RESCHEDULE, arrivals=[0], due_ms=due)
+    Client(world).send(again, 0)
+    world.stabilize()
+
+    world.reads = True
+    world.stabilize()
+    world.writes = True
+    world.pass_time(HOUR_MS)
+
+    assert [due, due, due + HOUR_MS] == dues(world)
+
+
 def test_many_schedules_go_on_after_an_outage(world: BrokerWorld) -> None:
     """
     Their next times are computed in several turns of the event loop.
@@ -197,6 +235,167 @@ def test_missed_occurrences_are_skipped_on_demand(world: BrokerWorld) -> None:
     assert [began, began + 4 * HOUR_MS] == dues(again)
 
 
+def cron(fields: str, timer_id: str, **more: str) -> Headers:
+    others = [(f"tidemill-{name}", value.encode()) for name, value in more.items()]
+    return named(timer_id, [("tidemill-schedule", f"cron {fields}".encode()), *others])
+
+
+RARE = "0 0 * 2 MON#5"
+PAST = {"missed": "none", "deliver-at": "2016-02-29T00:00:00Z"}  # it is missed when its record arrives
+
+
+@pytest.fixture
+def computed(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many next occurrences each job of the reader threads has computed.  None is computed elsewhere."""
+    counts: list[int] = []
+    is_job, submit, following, parse = [False], world.read_jobs.submit, Schedule.next, recurrences.parse_schedule
+
+    def counted(self: Schedule, last_due_ms: int, released_ms: int) -> int | None:
+        assert is_job[0], "an occurrence is computed on the event loop"
+        counts[-1] += 1
+        return following(self, last_due_ms, released_ms)
+
+    def parsed(headers: Headers) -> Schedule | None:
+        assert is_job[0], "a schedule is parsed on the event loop"
+        return parse(headers)
+
+    def submitted(job: Callable[[], object], *reports: Callable[[Any], None]) -> None:
+        def run() -> object:
+            counts.append(0)
+            is_job[0] = True
+            try:
+                return job()
+            finally:
+                is_job[0] = False
+
+        submit(run, *reports)
+
+    monkeypatch.setattr(world.read_jobs, "submit", submitted)
+    monkeypatch.setattr(Schedule, "next", counted)
+    monkeypatch.setattr(recurrences, "parse_schedule", parsed)
+    return counts
+
+
+def test_the_event_loop_computes_no_occurrences(world: BrokerWorld, computed: list[int]) -> None:
+    """
+    A thousand records are missed at once: a few jobs compute when they are due next, one after the other, although
+    nothing is released between them.
+    """
+    for start in (0, 500):
+        assert (
+            errors.NONE
+            == send(world, *[(b"x", cron(RARE, f"t{it}", **PAST)) for it in range(start, start + 500)]).error_code
+        )
+
+    world.pass_time(2_000)
+
+    assert [recurrences.JOB_MAX] * (1_000 // recurrences.JOB_MAX) == [it for it in computed if it]
+    assert {ms(2044, 2, 29)} == {it.next_ms for it in timers(world).waiting.recurring.values()}
+    assert [] == released(world)
+    assert not led(world).needs_occurrences
+
+
+def test_a_record_that_is_released_is_not_late_for_what_is_skipped(world: BrokerWorld, computed: list[int]) -> None:
+    """Records that are skipped and others are due together: the others come at once."""
+    send(world, *[(b"x", cron(RARE, f"t{it}", **PAST)) for it in range(300)], (b"now", ()), (b"tick", every("1h", "e")))
+    world.pass_time(10)
+
+    assert [b"now", b"tick"] == values(world)
+
+
+def skipping(world: BrokerWorld) -> None:
+    """Let a record be skipped whose next occurrence a job is about to compute."""
+    world.pass_time(1_000)
+    send_only(world, (b"x", cron("0 0 1 11 *", "a", **PAST)))
+    while not led(world)._recurrences._skipped:
+        assert world.step()
+    world.reads = False
+    world.stabilize()
+    assert led(world)._recurrences._is_computing
+
+
+def send_only(world: BrokerWorld, *records: tuple[bytes, Headers]) -> None:
+    """Produce a batch, without executing what it leads to."""
+    batch = build_batch([(b"k", value, headers, world.clock.now_ms) for value, headers in records])  # type: ignore[misc]
+    Client(world).send(request(batch), 12)
+
+
+CHANGES = ("cancelled", "replaced", "moved", "left")
+
+
+def change_of(world: BrokerWorld, change: str) -> None:
+    """Send a change of the record that is skipped, without executing what it leads to."""
+    due = world.clock.now_ms + HOUR_MS
+    fields = {"cancelled": {"operation": CANCEL}, "moved": {"operation": RESCHEDULE, "due_ms": due}}
+    if change == "replaced":
+        send_only(world, (b"once", named("a", delay("1h"))))
+    elif change in fields:
+        asked = timer_resolve.Request(topic_id=topic_id(world), partition=0, arrivals=[0], **fields[change])
+        Client(world).send(asked, 0)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_what_is_skipped_may_change_while_its_next_occurrence_is_computed(
+    world: BrokerWorld, change: str, is_committed: bool
+) -> None:
+    """
+    A record is cancelled, replaced or moved before or while the job has computed the next occurrence: the change
+    counts.
+    """
+    skipping(world)
+    world.writes = is_committed
+    change_of(world, change)
+    world.stabilize()
+    world.reads = True
+    world.stabilize()
+    world.writes = True
+    world.pass_time(1_000)
+
+    waits_until = listed(world).next_due_ms
+
+    now = world.clock.now_ms - 1_000
+    assert {
+        "cancelled": (0, -1),
+        "replaced": (1, now + HOUR_MS),
+        "moved": (1, now + HOUR_MS),
+        "left": (1, ms(2024, 11, 1)),
+    }[change] == (timers(world).waiting.count, waits_until)
+    world.pass_time(2 * HOUR_MS)
+    assert ([b"once"] if change == "replaced" else [b"x"] if change == "moved" else []) == values(world)
+
+
+def test_the_next_leader_skips_again(world: BrokerWorld) -> None:
+    """The leader dies before the next occurrence of what it has skipped is in the log."""
+    skipping(world)
+
+    again = world.restarted()
+    again.pass_time(1_000)
+
+    assert ([], ms(2024, 11, 1)) == (values(again), listed(again).next_due_ms)
+
+
+def test_a_schedule_that_a_broker_does_not_know_waits(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The last leader had newer time zones.  The broker says so, tries again, and runs on.
+    """
+    send(world, (b"x", cron("* * * * *", "a", timezone="Europe/Berlin", **{"deliver-at": str(world.clock.now_ms + 1)})))
+    parse = recurrences.parse_schedule
+
+    def unknown(headers: Headers) -> None:
+        raise BadSchedule("no such zone")
+
+    monkeypatch.setattr(recurrences, "parse_schedule", unknown)
+    world.pass_time(90_000)
+    came = values(world)
+    monkeypatch.setattr(recurrences, "parse_schedule", parse)
+    world.pass_time(3_000)
+
+    assert ([], [b"x"]) == (came, values(world))
+    said = [it for it in world.events if "schedule not known" in it]
+    assert len(said) == 1 and "arrival 0: no such zone" in said[0]
+
+
 def test_an_occurrence_is_not_repeated_by_the_next_leader() -> None:
     """
     Leaders change between occurrences, and each goes on where the last one was.
@@ -224,7 +423,7 @@ def test_a_leader_computes_what_the_last_one_has_not() -> None:
     create(world)
     began = world.clock.now_ms
     send(world, (b"a", every("10s")))
-    led(world)._recurrences.changed = lambda: None  # type: ignore[method-assign]
+    led(world)._recurrences.compute = lambda: None  # type: ignore[method-assign]
     world.pass_time(1_000)
     assert [0] == [*timers(world).waiting.unscheduled]
     world.pass_time(20_000)
