@@ -61,15 +61,15 @@ def arrival_batch(arrivals: Partition, batch: bytearray | memoryview, append_tim
             f"the records that wait in {name} have reached tidemill.timer.waiting.bytes.max={bound}: "
             "wait until some are due, cancel some, or raise it",
         )
-    waiting, topic_id = timers_of(arrivals).waiting, arrivals.log.topic_id
+    timers, topic_id = timers_of(arrivals), arrivals.log.topic_id
     try:
         found = normalized(
             batch,
             append_time,
             size_max=config.max_message_bytes,
             delay_ms_max=config.max_delay_ms,
-            schedules_max=max(SCHEDULES_MAX - len(waiting.recurring), 0),
-            is_recurring=lambda it: waiting.arrival_of(hash_of(it, topic_id)) in waiting.recurring,
+            schedules_max=max(SCHEDULES_MAX - timers.schedule_count, 0),
+            is_recurring=lambda it: timers.has_schedule(hash_of(it, topic_id)),
         )
     except RecordRefused as problem:
         raise ArrivalRefused(errors.INVALID_RECORD, f"record {problem.index}: {problem}", problem.index) from None

@@ -7,7 +7,7 @@ The ids of timers and the index are not part of the saved state.  After a start 
 records that wait; until then, committed changes are deferred, because a change may name a timer by its id.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from struct import Struct, error
 from typing import Final
@@ -53,6 +53,7 @@ class TimerPartition:
         self._kept_read: list[tuple[int, int]] | None = None
         # Arrivals, and hashes of ids, that uncommitted changes name, and how many do.
         self._held: dict[int | bytes, int] = {}
+        self._arriving: Counter[bytes] = Counter()  # hashes of ids of records with schedules, of changes not applied
 
     @property
     def is_unused(self) -> bool:
@@ -63,6 +64,7 @@ class TimerPartition:
     def appended(self, index: int, change: Change) -> None:
         self._pending.append((index, change))
         self._hold(change, 1)
+        self._expect(change, 1)
 
     def committed(self, index: int) -> None:
         """Apply the changes of an entry, which are the oldest that were not committed."""
@@ -77,7 +79,9 @@ class TimerPartition:
 
     def truncated(self, from_index: int) -> None:
         while self._pending and self._pending[-1][0] >= from_index:
-            self._hold(self._pending.pop()[1], -1)
+            _, change = self._pending.pop()
+            self._hold(change, -1)
+            self._expect(change, -1)
 
     def _hold(self, change: Change, count: int) -> None:
         held = self._held
@@ -87,6 +91,24 @@ class TimerPartition:
                 held[name] = changes
             else:
                 del held[name]
+
+    def _expect(self, change: Change, count: int) -> None:
+        """Count the schedules of a change that is not applied yet, or do not count them any more."""
+        if isinstance(change, Arrived):
+            for timer_id in [it.timer_id for it in change.timers if it.is_recurring]:
+                self._arriving[timer_id] += count
+                if not self._arriving[timer_id]:
+                    del self._arriving[timer_id]
+
+    @property
+    def schedule_count(self) -> int:
+        """How many schedules wait, or will when what is in the log has been committed and applied."""
+        recurring, arrival_of = self.waiting.recurring, self.waiting.arrival_of
+        return len(recurring) + sum(arrival_of(it) not in recurring for it in self._arriving)
+
+    def has_schedule(self, timer_id: bytes) -> bool:
+        """Return whether a schedule waits with this hash of an id, or will when it has arrived."""
+        return timer_id in self._arriving or self.waiting.arrival_of(timer_id) in self.waiting.recurring
 
     @property
     def holds_any(self) -> bool:
@@ -102,6 +124,7 @@ class TimerPartition:
 
     def _apply(self, index: int, change: Change) -> None:
         waiting = self.waiting
+        self._expect(change, -1)
         if isinstance(change, Arrived):
             self.replaced += len(waiting.arrive(change.record_count, change.timers))
             self.index.add(change.rows)
@@ -242,7 +265,9 @@ class TimerPartition:
         for index, change, is_committed in decode_changes(data[_HEAD.size + size :]):
             if not is_committed:
                 found.appended(index, change)
-            elif found.is_restored:
+                continue
+            found._expect(change, 1)
+            if found.is_restored:
                 found._apply(index, change)
             else:
                 found._deferred.append((index, change))

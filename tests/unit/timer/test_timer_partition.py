@@ -157,3 +157,33 @@ def test_a_long_search_for_the_first_needed_arrival_goes_on_in_the_next_call(mon
     timers.waiting.release(range(1, 5 * CHUNK))
 
     assert [2 * CHUNK, 4 * CHUNK, 5 * CHUNK, 5 * CHUNK] == [timers.first_needed() for _ in range(4)]
+
+
+def test_schedules_count_from_their_append_on() -> None:
+    """
+    Those of entries that are truncated do not count any more, those that wait to be applied do, and one that replaces
+    another counts with it.
+    """
+    other = b"another timer of the topic"[:16]
+    rows = pack_rows([DueRow(100, 0, 0)])
+    arrived = [Arrived(rows, [TimerArrival(0, 100, it, is_recurring=True)]) for it in (ID, ID, other)]
+    timers = TimerPartition()
+    for index, change in enumerate(arrived):
+        timers.appended(index, change)
+    counts = [timers.schedule_count]
+    timers.truncated(2)
+    counts.append(timers.schedule_count)
+    timers.committed(0)
+    counts.append(timers.schedule_count)
+    restored = TimerPartition.load(timers.save(1))
+    restored.restore_range(0, 1, rows, [(0, ID)])
+    restored.committed(1)
+    restored.appended(2, arrived[2])
+    restored.committed(2)
+    counts.append(restored.schedule_count)
+    assert restored.apply_deferred(10)
+    counts.append(restored.schedule_count)
+
+    assert [2, 1, 1, 2, 2] == counts
+    assert [True, True] == [restored.has_schedule(it) for it in (ID, other)]
+    assert [1, 2] == [*restored.waiting.recurring]

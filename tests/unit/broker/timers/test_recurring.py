@@ -29,8 +29,10 @@ from tidemill.broker.timers import recurrences
 from tidemill.model import errors
 from tidemill.peer import timer_resolve
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
+from tidemill.shard import arrivals
 from tidemill.shard.shard import Shard
 from tidemill.timer.schedule import BadSchedule, Schedule
+from tidemill.wire.messages import produce
 
 HOUR_MS = 3_600_000
 
@@ -470,6 +472,28 @@ def test_schedules_of_a_partition_are_bounded(world: BrokerWorld) -> None:
     assert "at most 10000 in a partition" in (answer.error_message or "")
     assert errors.NONE == replacing.error_code
     assert (10_000, 10_500) == (len(timers(world).waiting.recurring), timers(world).waiting.end)
+
+
+def test_schedules_that_are_not_committed_count(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Several batches in flight do not pass the bound together.  Those that replace each other count once.
+    """
+    monkeypatch.setattr(arrivals, "SCHEDULES_MAX", 4)
+    send(world, (b"x", every("1h", "a")))
+    world.writes = False
+    client = Client(world)
+    for names in ("ab", "bc", "bcd", "de", "abcd"):
+        batch = build_batch([(b"k", b"x", every("1h", it), world.clock.now_ms) for it in names])  # type: ignore[list-item]
+        client.send(request(batch), 12)
+    world.stabilize()
+
+    world.writes = True
+    world.stabilize()
+
+    answers = [client.answer(produce.API, 12) for _ in range(5)]
+    refused = [it.responses[0].partition_responses[0].error_code for it in answers]
+    assert [0, 0, 0, errors.INVALID_RECORD, 0] == refused
+    assert (4, 4) == (len(timers(world).waiting.recurring), timers(world).schedule_count)
 
 
 TICKS_MS = 10_000_000  # ten thousand occurrences of `every 1s`
