@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill.batches.records import read_records
-from tidemill.http.v1 import calls, record_lines, topic_writer
+from tidemill.http.v1 import calls, due_fields, record_lines, records, topic_writer
 from tidemill.http.v1.brokers import Unreachable
 from tidemill.http.v1.budgets import BYTES_MAX, FREE_BYTES, Budgets, begin
 from tidemill.http.v1.calls import Call
@@ -64,9 +64,9 @@ class LeadersStub:
             raise Unreachable("lost", is_sent=True)
         first = len(log)
         if not code:
-            records = read_records(bytes(data.records), 0)
-            log += [it.value for it in records]
-            self.headers += [[*it.headers] for it in records]
+            read = read_records(bytes(data.records), 0)
+            log += [it.value for it in read]
+            self.headers += [[*it.headers] for it in read]
         answer = SimpleNamespace(error_code=code, error_message=None, base_offset=first)
         return SimpleNamespace(responses=[SimpleNamespace(partition_responses=[answer])])
 
@@ -180,6 +180,35 @@ def test_an_id_needs_a_key_or_a_partition(more: dict[str, Any]) -> None:
 
     assert (200, 400) == (written[0], refused[0])
     assert "line 1: timer_id without key: " in refused[1]["detail"]
+
+
+def test_few_schedules_are_parsed_in_one_turn_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a while: other requests are served between some of them, whether they come in lines or as one body."""
+    leaders = LeadersStub()
+    leaders.config = compile_topic_config({"tidemill.kind": "timer"})
+    turns, parse, sleep = [0], due_fields.parse_schedule, asyncio.sleep
+
+    def counted(headers: Any) -> Any:
+        turns[-1] += 1
+        return parse(headers)
+
+    async def slept(delay_s: float) -> None:
+        turns.append(0)
+        await sleep(delay_s)
+
+    monkeypatch.setattr(due_fields, "parse_schedule", counted)
+    monkeypatch.setattr(asyncio, "sleep", slept)
+    schedules = [
+        {"partition": 0, "timer_id": f"t{it}", "schedule": f"cron {it % 60} {it // 60} * 2 MON#5"} for it in range(300)
+    ]
+
+    written = asyncio.run(produced(leaders, [lines_of(*schedules)]))
+    body = [records.NewRecord(**it) for it in schedules]
+    asyncio.run(records._encoded(body, TOPIC, leaders))  # type: ignore[arg-type]
+
+    assert (200, 300) == (written[0], written[1]["records"])
+    assert 600 == sum(turns)
+    assert max(turns) <= records.TIMERS_PER_TURN
 
 
 def test_a_line_with_a_delay_needs_a_timer_topic() -> None:

@@ -5,15 +5,16 @@
 Requests on one connection take effect in order: each request sees the effects of all earlier ones.
 
     request    begins when
-    Produce    every earlier request that is not Produce has been answered, and no batch waits for recompression
+    Produce    every earlier request that is not Produce has been answered, and every batch of earlier ones has been
+               appended or refused
     any other  every earlier request has been answered
 
 Produce requests are pipelined: each batch enters the log as soon as its request begins, so batches stay in request
 order, and one journal write covers many of them.  Every other request waits, as in Kafka, which handles one request per
 connection at a time.  Produce waits for other requests so that a Produce after CreateTopics finds the topic, and a
 Produce after a Fetch does not change what that Fetch returns.  A Produce request with acks=0 has no response; it counts
-as answered when its batches are in this broker's journal.  A batch that is being recompressed (`compression.type`) is
-not in the log yet, so no further request begins.
+as answered when its batches are in this broker's journal.  A batch that is being recompressed (`compression.type`), or
+waits for the next turn of the loop, is not in the log yet, so no further request begins.
 
 So the unanswered requests of a connection are either all Produce requests, or a single request of another kind.  A long
 poll (Fetch, JoinGroup) delays all later requests on the same connection.
@@ -56,6 +57,7 @@ IN_FLIGHT_BYTES_MAX: Final = 64 << 20
 PIPELINED: Final = produce.API.key
 ANSWERS_BYTES_MAX: Final = 1 << 20  # bytes of unsent responses at which no further request is started
 TURN_REQUESTS_MAX: Final = 128  # requests started on one connection per turn, before other connections are served
+TURN_MS_MAX: Final = 20  # none is started on it in a turn that has taken so long: some requests take milliseconds each
 # Responses below this size are counted in `ConnectionMemory` only once the client stops reading.
 UNREAD_BYTES_MIN: Final = 16 << 10
 
@@ -134,6 +136,8 @@ class KafkaConnection:
                 else:
                     self._turn_requests += 1
                     self._frame(frame, now_ms, begun_ms)
+                    if clock.monotonic_ms() - begun_ms >= TURN_MS_MAX:
+                        self._turn_requests = TURN_REQUESTS_MAX
         except ProtocolError as error:
             self._refused(error)
             self._is_open = False

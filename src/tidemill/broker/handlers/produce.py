@@ -15,6 +15,9 @@ it can respond, because the outcome is then unknown.
 If the topic's compression.type names a codec other than the batch's, the batch is first recompressed off the event loop
 (`batches/recompression.py`).  A batch that cannot be decompressed is refused with CORRUPT_MESSAGE.
 
+Records of timer topics may have schedules, which take a while each.  When the batches of a request have taken
+`TURN_MS_MAX`, those for other timer partitions are appended in later turns of the event loop.
+
 After a batch from an idempotent producer has been refused with a retriable error, or its outcome has become unknown,
 the producer's later batches are refused with the same error until it sends that batch again
 (`broker/clients/pipelines.py`).
@@ -53,6 +56,7 @@ from tidemill.shard.recompression import must_recompress, recompression_of
 from tidemill.wire.messages.produce import Request, Response
 
 COPIED_BYTES_MAX: Final = 16 << 10  # a smaller batch is copied, so that it does not pin its receive buffer
+TURN_MS_MAX: Final = 20  # then batches for timer topics wait for the next turn, so that others are served before
 NEW_LEADERS_SINCE: Final = 10
 
 TopicRequest = Request.Topic
@@ -64,17 +68,18 @@ RecordError = PartitionResponse.RecordError
 def handle(request: Request, context: RequestContext) -> Response | Pending[Response | None]:
     production = _Production(request, context)
     production.response.responses = production.append(request.topic_data)
-    return _Recompressed(production, context) if production.deferred else production.finish()
+    return _Continued(production, context) if production.deferred else production.finish()
 
 
 class _Deferred(NamedTuple):
-    """A batch that must be recompressed before it can be appended, and the position of its response in the list of
+    """A batch that is appended in a later turn of the event loop, and the position of its response in the list of
     responses.
     """
 
     topic: TopicRequest
     partition: int
-    recompression: Recompression
+    batch: memoryview
+    recompression: Recompression | None  # that comes before; None if none does
     answers: list[PartitionResponse]
     at: int
 
@@ -82,7 +87,7 @@ class _Deferred(NamedTuple):
 class _Production:
     """One Produce request in progress."""
 
-    __slots__ = ("_awaited", "_context", "_misdirected", "_request", "deferred", "response")
+    __slots__ = ("_awaited", "_begun_ms", "_context", "_misdirected", "_request", "deferred", "response")
 
     def __init__(self, request: Request, context: RequestContext) -> None:
         self._request = request
@@ -91,11 +96,12 @@ class _Production:
         self.response = Response(responses=[])
         self._awaited = AwaitedAppends(self.response, context.broker.deadlines, request.timeout_ms)
         self.deferred: list[_Deferred] = []
+        self._begun_ms = context.broker.clock.monotonic_ms()  # of this turn
 
     def append(self, topics: Sequence[TopicRequest], *, is_again: bool = False) -> list[TopicResponse]:
         """
-        Append the batches of `topics` and return their responses; batches that must first be recompressed are added to
-        `deferred`.  `is_again` means that the request has already been counted.
+        Append the batches of `topics` and return their responses; batches that must first be recompressed, or wait for
+        another turn, are added to `deferred`.  `is_again` means that the request has already been counted.
         """
         context, acks = self._context, self._request.acks
         responses: list[TopicResponse] = []
@@ -145,7 +151,11 @@ class _Production:
                 elif acks == ACKS_ALL and 1 < insync > partition.shard.live_voters:
                     appended = too_few_replicas(partition, insync)
                 elif partition.compression is not None and must_recompress(partition, data.records):
-                    self._defer(topic, partition, data.index, data.records, answers)
+                    recompression = recompression_of(partition, data.records, context.now_ms)
+                    self._defer(topic, data.index, data.records, recompression, answers)
+                    continue
+                elif partition.is_hidden and broker.clock.monotonic_ms() - self._begun_ms >= TURN_MS_MAX:
+                    self._defer(topic, data.index, data.records, None, answers)
                     continue
                 else:
                     batch = data.records
@@ -190,22 +200,24 @@ class _Production:
     def _defer(
         self,
         topic: TopicRequest,
-        partition: Partition,
         index: int,
         batch: memoryview,
+        recompression: Recompression | None,
         answers: list[PartitionResponse],
     ) -> None:
-        """Keep a batch for `append_recompressed`, which also replaces the placeholder response that is added here."""
-        recompression = recompression_of(partition, batch, self._context.now_ms)
-        self.deferred.append(_Deferred(topic, index, recompression, answers, len(answers)))
+        """Keep a batch for `append_deferred`, which also replaces the placeholder response that is added here."""
+        self.deferred.append(_Deferred(topic, index, batch, recompression, answers, len(answers)))
         answers.append(PartitionResponse(index=index, error_code=errors.NONE, base_offset=-1))
 
-    def append_recompressed(self, deferred: Sequence[_Deferred], results: Results) -> None:
+    def append_deferred(self, deferred: Sequence[_Deferred], recompressed: Results) -> None:
         """
-        Append the deferred batches as if they came in a new request, because leaders and settings may have changed.  If
-        `compression.type` has changed, a batch is deferred again.
+        Append the deferred batches as if they came in a new request, because leaders and settings may have changed.
+        Batches may be deferred again: this turn may be too short, too, and `compression.type` may have changed.
         """
-        for it, result in zip(deferred, results, strict=True):
+        self._begun_ms = self._context.broker.clock.monotonic_ms()
+        results = iter(recompressed)
+        for it in deferred:
+            result = it.batch if it.recompression is None else next(results)
             if isinstance(result, BatchProblem):
                 self._context.broker.metrics.produce_refusals += 1
                 it.answers[it.at] = PartitionResponse(
@@ -239,16 +251,17 @@ class _Production:
         return awaited.response if awaited.is_done and awaited.response is not None else awaited
 
 
-class _Recompressed(Pending[Response | None]):
+class _Continued(Pending[Response | None]):
     """
-    The response to a request with batches that must be recompressed on other threads before they are appended.
+    The response to a request with batches that are appended in later turns: those that must be recompressed on other
+    threads before, and those for which this turn was too short.
 
     The connection begins no other request until these batches have been appended, so that its batches stay in order.
     """
 
     __slots__ = ("_bytes", "_context", "_production")
 
-    keeps_request = True  # the compression threads read the batches from the request's bytes
+    keeps_request = True  # the batches are read from the request's bytes
 
     def __init__(self, production: _Production, context: RequestContext) -> None:
         super().__init__()
@@ -256,19 +269,23 @@ class _Recompressed(Pending[Response | None]):
         self._context = context
         self._bytes = 0  # size of the recompressed batches; `ConnectionMemory` counts it until the request is answered
         context.connection.hold()
-        self._recompress()
+        self._continue()
 
-    def _recompress(self) -> None:
+    def _continue(self) -> None:
         deferred, self._production.deferred = self._production.deferred, []
-        asked = [it.recompression for it in deferred]
-        self._context.broker.recompressor.submit(asked, partial(self._append, deferred), self._abandon)
+        asked = [it.recompression for it in deferred if it.recompression is not None]
+        broker = self._context.broker
+        if asked:
+            broker.recompressor.submit(asked, partial(self._append, deferred), self._abandon)
+        else:
+            broker.machine.turns.call_soon(partial(self._append, deferred, []))
 
     def _append(self, deferred: Sequence[_Deferred], results: Results) -> None:
         self._bytes += size_of(results)
         try:
-            self._production.append_recompressed(deferred, results)
+            self._production.append_deferred(deferred, results)
             if self._production.deferred:
-                self._recompress()
+                self._continue()
                 return
             outcome = self._production.finish()
         except Exception as error:  # a bug; without a response, the connection would wait forever

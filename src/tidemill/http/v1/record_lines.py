@@ -20,7 +20,7 @@ from tidemill.http.access import LINES_TYPE
 from tidemill.http.answer import JSON_TYPE, Answer, json_answer
 from tidemill.http.v1.budgets import FREE_BYTES, Exhausted, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route, body_parts, busy
-from tidemill.http.v1.records import RECORDS_PER_TURN, BadRecord, NewRecord, record_of, take_headers
+from tidemill.http.v1.records import BadRecord, NewRecord, record_of, records_per_turn, take_headers
 from tidemill.http.v1.rights import WRITE_TOPIC
 from tidemill.http.v1.stream_response import send_part
 from tidemill.http.v1.topic_writer import Run, TopicWriter
@@ -180,8 +180,8 @@ class _Lines:
         there may be more.
         """
         now_ms, config = self._brokers.wall_ms, self._brokers.config_of(self._topic)
-        before = self._line_count
-        for line in islice(lines, RECORDS_PER_TURN):
+        before, per_turn = self._line_count, records_per_turn(config)
+        for line in islice(lines, per_turn):
             if self._line_count == LINES_MAX:
                 raise Refused(413, f"the body has more than {LINES_MAX} lines; divide it among several requests")
             if not line or line.isspace():
@@ -199,7 +199,7 @@ class _Lines:
             self.records += 1
             if self._writer.waiting_bytes >= waiting_max:
                 return True
-        return self._line_count - before == RECORDS_PER_TURN
+        return self._line_count - before == per_turn
 
     @property
     def _line_count(self) -> int:

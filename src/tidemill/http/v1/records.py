@@ -31,6 +31,7 @@ from tidemill.timer.timer_headers import TIMER_ID
 RECORDS_MAX: Final = 10_000
 HEADERS_FREE: Final = 10_000  # of a body are not counted: as many as a million bytes of records usually have
 RECORDS_PER_TURN: Final = 500  # that many take a millisecond or two of the event loop
+TIMERS_PER_TURN: Final = 50  # so many schedules take a few milliseconds
 TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
@@ -124,18 +125,24 @@ def _places(run: Run) -> list[tuple[int, int] | None]:
     return [(run.partition, run.first_offset + at) for at in range(run.length)]
 
 
+def records_per_turn(config: TopicConfig) -> int:
+    """Return how many records for a topic are read in one turn of the event loop."""
+    return TIMERS_PER_TURN if config.is_timer else RECORDS_PER_TURN
+
+
 async def _encoded(
     records: Sequence[NewRecord], topic: Topic, brokers: Brokers
 ) -> list[tuple[int | None, RecordTuple]]:
     """Return each record with its partition, if it names one.  Raise Refused, before anything is written."""
     now_ms, config = brokers.wall_ms, brokers.config_of(topic)
+    per_turn = records_per_turn(config)
     found: list[tuple[int | None, RecordTuple]] = []
     for at, it in enumerate(records):
         try:
             found.append((it.partition, record_of(it, topic, config, now_ms)))
         except BadRecord as problem:
             raise Refused(400, f"records[{at}]: {problem}") from problem
-        if at % RECORDS_PER_TURN == 0:
+        if at % per_turn == 0:
             await asyncio.sleep(0)
     return found
 
