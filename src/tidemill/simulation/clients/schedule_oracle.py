@@ -57,12 +57,15 @@ class OracleSchedule(NamedTuple):
             return newest
         return self.after(due_ms, max(due_ms, now_ms))
 
-    def skipped_at(self, due_ms: int, next_ms: int, begin_ms: int, end_ms: int) -> bool:
+    def skipped_at(self, due_ms: int, next_ms: int, append_time: int, latest_ms: int) -> bool:
         """
-        Return whether there is a moment from `begin_ms` to `end_ms` at which the occurrence at `due_ms` had to be
-        skipped, and the one at `next_ms` followed.
+        Return whether there was a moment at which the occurrence at `due_ms` had to be skipped, and the one at
+        `next_ms` followed.
+
+        It may have been before the append time of the decision, because leaders compute in jobs.  Then the occurrence
+        that followed may be missed by now, and is skipped, too.
         """
-        moments = (it for it in (begin_ms, next_ms, next_ms - 1, end_ms) if begin_ms <= it <= end_ms)
+        moments = (it for it in (append_time, next_ms, next_ms - 1, latest_ms) if due_ms <= it <= latest_ms)
         return any(self.is_missed(due_ms, it) and self.next(due_ms, it) == next_ms for it in moments)
 
 
