@@ -42,6 +42,7 @@ from tidemill.broker.shards.ready_loop import ReadyLoop
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.broker.shares.share_host import ShareHost
 from tidemill.broker.stall_tolerant_clock import StallTolerantClock
+from tidemill.broker.timers.arrival_turns import ArrivalTurns
 from tidemill.broker.timers.timer_host import TimerHost
 from tidemill.broker.wrong_port_events import WrongPortEvents
 from tidemill.metadata.feature_levels import NEWEST
@@ -234,6 +235,7 @@ class Broker:
         self.fetch_bytes_max = broker_int(self.layers, "fetch.max.bytes")
         self.memory = ConnectionMemory(_queued_bytes_max(self.layers), machine.clock)
         self.recompressor = Recompressor(machine.compression_jobs, self.memory)
+        self.arrival_turns = ArrivalTurns(machine.turns, machine.clock)
         self.connections: dict[Connection, None] = {}
         self._refusals = RateLimitedEvents(machine.clock)
         self._wrong_port = WrongPortEvents(machine.events, machine.clock)

@@ -23,7 +23,7 @@ class CronDates(CronSim):
     def __init__(self, fields: str) -> None:
         """Raise CronSimError if a field is not valid."""
         super().__init__(fields, _ANY)
-        self._known = _known_months(self.parts[3], self.parts[5])
+        self._known = _known_months(frozenset(self.days), frozenset(self.weekdays), self.day_and)
 
     def begin_after(self, local: datetime) -> Self:
         """Return the same search from another time on: the fields are not read again."""
@@ -69,9 +69,11 @@ def dates_of(fields: str) -> CronDates:
 
 
 @lru_cache(maxsize=REMEMBERED_MAX)
-def _known_months(days: str, weekdays: str) -> dict[tuple[int, int], bool]:
+def _known_months(
+    days: frozenset[int], weekdays: frozenset[int | tuple[int, int]], day_and: bool
+) -> dict[tuple[int, int], bool]:
     """
     Return whether a month has a day that matches these fields, by its first day of the week and its length, for those
-    months that were looked at.  Searches for the same days share it.
+    months that were looked at.  Searches for the same days share it, however their fields are spelled.
     """
     return {}

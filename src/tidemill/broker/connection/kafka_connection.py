@@ -57,7 +57,6 @@ IN_FLIGHT_BYTES_MAX: Final = 64 << 20
 PIPELINED: Final = produce.API.key
 ANSWERS_BYTES_MAX: Final = 1 << 20  # bytes of unsent responses at which no further request is started
 TURN_REQUESTS_MAX: Final = 128  # requests started on one connection per turn, before other connections are served
-TURN_MS_MAX: Final = 20  # none is started on it in a turn that has taken so long: some requests take milliseconds each
 # Responses below this size are counted in `ConnectionMemory` only once the client stops reading.
 UNREAD_BYTES_MIN: Final = 16 << 10
 
@@ -136,8 +135,6 @@ class KafkaConnection:
                 else:
                     self._turn_requests += 1
                     self._frame(frame, now_ms, begun_ms)
-                    if clock.monotonic_ms() - begun_ms >= TURN_MS_MAX:
-                        self._turn_requests = TURN_REQUESTS_MAX
         except ProtocolError as error:
             self._refused(error)
             self._is_open = False

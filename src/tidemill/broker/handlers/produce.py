@@ -15,8 +15,8 @@ it can respond, because the outcome is then unknown.
 If the topic's compression.type names a codec other than the batch's, the batch is first recompressed off the event loop
 (`batches/recompression.py`).  A batch that cannot be decompressed is refused with CORRUPT_MESSAGE.
 
-Records of timer topics may have schedules, which take a while each.  When the batches of a request have taken
-`TURN_MS_MAX`, those for other timer partitions are appended in later turns of the event loop.
+Records of timer topics may have schedules, which take long.  When the batches for timer topics, of all connections,
+have taken a while, further ones are appended in later turns of the event loop (`broker/timers/arrival_turns.py`).
 
 After a batch from an idempotent producer has been refused with a retriable error, or its outcome has become unknown,
 the producer's later batches are refused with the same error until it sends that batch again
@@ -56,7 +56,6 @@ from tidemill.shard.recompression import must_recompress, recompression_of
 from tidemill.wire.messages.produce import Request, Response
 
 COPIED_BYTES_MAX: Final = 16 << 10  # a smaller batch is copied, so that it does not pin its receive buffer
-TURN_MS_MAX: Final = 20  # then batches for timer topics wait for the next turn, so that others are served before
 NEW_LEADERS_SINCE: Final = 10
 
 TopicRequest = Request.Topic
@@ -87,7 +86,7 @@ class _Deferred(NamedTuple):
 class _Production:
     """One Produce request in progress."""
 
-    __slots__ = ("_awaited", "_begun_ms", "_context", "_misdirected", "_request", "deferred", "response")
+    __slots__ = ("_awaited", "_context", "_misdirected", "_request", "deferred", "response")
 
     def __init__(self, request: Request, context: RequestContext) -> None:
         self._request = request
@@ -96,7 +95,6 @@ class _Production:
         self.response = Response(responses=[])
         self._awaited = AwaitedAppends(self.response, context.broker.deadlines, request.timeout_ms)
         self.deferred: list[_Deferred] = []
-        self._begun_ms = context.broker.clock.monotonic_ms()  # of this turn
 
     def append(self, topics: Sequence[TopicRequest], *, is_again: bool = False) -> list[TopicResponse]:
         """
@@ -154,7 +152,7 @@ class _Production:
                     recompression = recompression_of(partition, data.records, context.now_ms)
                     self._defer(topic, data.index, data.records, recompression, answers)
                     continue
-                elif partition.is_hidden and broker.clock.monotonic_ms() - self._begun_ms >= TURN_MS_MAX:
+                elif partition.is_hidden and broker.arrival_turns.is_over:
                     self._defer(topic, data.index, data.records, None, answers)
                     continue
                 else:
@@ -209,32 +207,40 @@ class _Production:
         self.deferred.append(_Deferred(topic, index, batch, recompression, answers, len(answers)))
         answers.append(PartitionResponse(index=index, error_code=errors.NONE, base_offset=-1))
 
-    def append_deferred(self, deferred: Sequence[_Deferred], recompressed: Results) -> None:
+    def append_deferred(self, deferred: Sequence[_Deferred]) -> None:
         """
         Append the deferred batches as if they came in a new request, because leaders and settings may have changed.
         Batches may be deferred again: this turn may be too short, too, and `compression.type` may have changed.
         """
-        self._begun_ms = self._context.broker.clock.monotonic_ms()
-        results = iter(recompressed)
-        for it in deferred:
-            result = it.batch if it.recompression is None else next(results)
-            if isinstance(result, BatchProblem):
-                self._context.broker.metrics.produce_refusals += 1
-                it.answers[it.at] = PartitionResponse(
-                    index=it.partition,
-                    error_code=result.error_code,
-                    base_offset=-1,
-                    log_start_offset=-1,
-                    error_message=result.message,
-                )
-                continue
-            data = TopicRequest.Partition(index=it.partition, records=memoryview(result))
+        for at, it in enumerate(deferred):
+            data = TopicRequest.Partition(index=it.partition, records=it.batch)
             topic = TopicRequest(name=it.topic.name, topic_id=it.topic.topic_id, partition_data=[data])
             count = len(self.deferred)
             (answer,) = self.append([topic], is_again=True)[0].partition_responses
             it.answers[it.at] = answer
             if len(self.deferred) > count:
-                self.deferred[-1] = self.deferred[-1]._replace(answers=it.answers, at=it.at)
+                again = self.deferred[-1] = self.deferred[-1]._replace(answers=it.answers, at=it.at)
+                if again.recompression is None:  # the turn is over, so none of the others is looked at
+                    self.deferred += deferred[at + 1 :]
+                    return
+
+    def recompressed(self, deferred: Sequence[_Deferred], results: Results) -> list[_Deferred]:
+        """Return the deferred batches as they are after recompression, without those that could not be recompressed."""
+        found, given = [], iter(results)
+        for it in deferred:
+            result = it.batch if it.recompression is None else next(given)
+            if not isinstance(result, BatchProblem):
+                found.append(it._replace(batch=memoryview(result), recompression=None))
+                continue
+            self._context.broker.metrics.produce_refusals += 1
+            it.answers[it.at] = PartitionResponse(
+                index=it.partition,
+                error_code=result.error_code,
+                base_offset=-1,
+                log_start_offset=-1,
+                error_message=result.message,
+            )
+        return found
 
     def finish(self) -> Response | Pending[Response | None]:
         """
@@ -276,14 +282,17 @@ class _Continued(Pending[Response | None]):
         asked = [it.recompression for it in deferred if it.recompression is not None]
         broker = self._context.broker
         if asked:
-            broker.recompressor.submit(asked, partial(self._append, deferred), self._abandon)
+            broker.recompressor.submit(asked, partial(self._recompressed, deferred), self._abandon)
         else:
-            broker.machine.turns.call_soon(partial(self._append, deferred, []))
+            broker.arrival_turns.wait(partial(self._append, deferred))
 
-    def _append(self, deferred: Sequence[_Deferred], results: Results) -> None:
+    def _recompressed(self, deferred: Sequence[_Deferred], results: Results) -> None:
         self._bytes += size_of(results)
+        self._append(self._production.recompressed(deferred, results))
+
+    def _append(self, deferred: Sequence[_Deferred]) -> None:
         try:
-            self._production.append_deferred(deferred, results)
+            self._production.append_deferred(deferred)
             if self._production.deferred:
                 self._continue()
                 return

@@ -7,15 +7,15 @@ import pytest
 
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld, Client
 from tidemill.batches.builder import build_batch
-from tidemill.broker.connection import kafka_connection
 from tidemill.broker.handlers import produce as handler
+from tidemill.broker.timers.arrival_turns import TURN_MS_MAX
 from tidemill.model import errors
 from tidemill.wire.messages import list_offsets, produce
 from tidemill.wire.messages.produce import Request
 
 VERSION = 12
 PARTITIONS = 5
-BATCH_MS = handler.TURN_MS_MAX // 2
+BATCH_MS = TURN_MS_MAX // 2
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_later_requests_of_the_connection_wait_for_them(world: BrokerWorld) -> N
     send(other, [b"c"])
     counts = counts_of_turns(world)
 
-    assert [3, 2, 1, 2, 2, 1] == counts  # the other connection's is appended before the third turn's
+    assert [2, 2, 2, 2, 2, 1] == counts
     first, second = (results(client.answer(produce.API, VERSION)) for _ in range(2))
     assert [0] * PARTITIONS == [offset for _, _, offset in first]
     assert [2, 1, 1, 1, 1] == [offset for _, _, offset in second]
@@ -103,17 +103,49 @@ def test_later_requests_of_the_connection_wait_for_them(world: BrokerWorld) -> N
     assert client.answer(list_offsets.API, 5) is not None
 
 
-def test_requests_that_take_long_end_the_turn_of_a_connection(world: BrokerWorld) -> None:
-    """Requests that have arrived together are begun in several turns."""
-    assert kafka_connection.TURN_MS_MAX == handler.TURN_MS_MAX
+def test_requests_of_a_connection_are_begun_in_several_turns(world: BrokerWorld) -> None:
     client = Client(world)
     client.connection.pause_writing()
     for _ in range(5):
         send(client, [b"x"])
     client.connection.resume_writing()
 
-    assert [2, 2, 1] == counts_of_turns(world)
+    assert [2, 1, 2] == counts_of_turns(world)
     assert [0, 1, 2, 3, 4] == [results(client.answer(produce.API, VERSION))[0][2] for _ in range(5)]
+
+
+def test_all_connections_share_a_turn(world: BrokerWorld) -> None:
+    """Those that have waited longer come first."""
+    clients = [Client(world) for _ in range(5)]
+
+    for client in clients:
+        send(client, [b"x"])
+
+    assert [2, 2, 1] == counts_of_turns(world)
+    assert [0, 1, 2, 3, 4] == [results(it.answer(produce.API, VERSION))[0][2] for it in clients]
+
+
+def test_batches_that_wait_are_not_looked_at_in_each_turn(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request of many tiny batches would otherwise take time that grows with the square of their number."""
+    looked_at = 0
+    insync_wanted = handler._insync_wanted
+
+    def counted(*arguments: Any) -> int:
+        nonlocal looked_at
+        looked_at += 1
+        return insync_wanted(*arguments)
+
+    monkeypatch.setattr(handler, "_insync_wanted", counted)
+    count = 100
+    data = [Request.Topic.Partition(index=0, records=batch(b"x")) for _ in range(count)]
+    topics = [Request.Topic(name="reminders", partition_data=data)]
+    client = Client(world)
+
+    client.send(Request(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=topics), VERSION)
+
+    assert [2] * (count // 2) == counts_of_turns(world)
+    assert [(0, errors.NONE, offset) for offset in range(count)] == results(client.answer(produce.API, VERSION))
+    assert looked_at <= 3 * count
 
 
 def test_a_request_to_another_topic_does_not_wait(world: BrokerWorld) -> None:
