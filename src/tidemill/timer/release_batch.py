@@ -45,22 +45,20 @@ def released_batch(waiting: Sequence[Waiting], stamp_ms: int) -> bytearray:
     return batch_of_encoded(encoded, len(waiting), **times, attributes=LOG_APPEND_TIME)
 
 
-def kept_batch(waiting: Sequence[Waiting]) -> bytearray:
+def kept_batch(waiting: Sequence[Waiting], base_timestamp: int) -> bytearray:
     """
     Return a batch of the kept log, whose records keep the timestamps of their producers.  These are not further from
-    that of the first one than a batch can say.
+    `base_timestamp` than a batch can say.
     """
-    base = waiting[0].timestamp
     encoded = scan.copied_records(
         _joined(waiting),
         (_DELIVER_AT, _ARRIVAL, _TIMESTAMP),
         [(it.due_ms, it.arrival) for it in waiting],
         HEADER_BYTES,
-        deltas=[it.timestamp - base for it in waiting],
+        deltas=[it.timestamp - base_timestamp for it in waiting],
     )
-    return batch_of_encoded(
-        encoded, len(waiting), base_timestamp=base, max_timestamp=max([it.timestamp for it in waiting])
-    )
+    latest = max([it.timestamp for it in waiting])
+    return batch_of_encoded(encoded, len(waiting), base_timestamp=base_timestamp, max_timestamp=latest)
 
 
 def fitting(waiting: Sequence[Waiting], bytes_max: int) -> Sequence[Waiting]:

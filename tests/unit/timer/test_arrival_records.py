@@ -122,7 +122,7 @@ def test_a_malformed_record_is_no_record_with_countless_headers() -> None:
 
 def test_rows_of_moved_records_are_those_of_their_last_headers() -> None:
     plain = bytes(build_batch([(b"k", b"a", (("x", b"1"), ("tidemill-arrival", b"9")), 5)])[61:])
-    batch = kept_batch([Waiting(at, STAMP + at, 5, plain) for at in (3, 8)])
+    batch = kept_batch([Waiting(at, STAMP + at, 5, plain) for at in (3, 8)], 5)
 
     rows = unpack_rows(kept_in(batch, 70, None))
 

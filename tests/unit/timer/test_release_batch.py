@@ -59,7 +59,7 @@ def test_a_record_keeps_its_bytes_on_its_way_through_the_kept_log(found: Any) ->
         append_record(record, 7, timestamp & 0xFF, key, value, sent)
         waiting.append(Waiting(arrival, due, timestamp, bytes(record)))
 
-    kept = kept_batch(waiting)
+    kept = kept_batch(waiting, waiting[0].timestamp)
     moved = [
         Waiting(row.arrival, row.due_ms, timestamp, record)
         for row, (record, timestamp) in zip(
@@ -91,6 +91,6 @@ def test_a_record_grows_by_a_bounded_number_of_bytes(headers_before: int) -> Non
         bound = HEADER_BYTES + 2 * (len(record) + ADDED_BYTES_MAX)
 
         assert len(released_batch(waiting, STAMP)) <= bound
-        assert len(kept_batch(waiting)) <= bound
+        assert len(kept_batch(waiting, waiting[0].timestamp)) <= bound
         assert (waiting, waiting[:1]) == (fitting(waiting, bound), fitting(waiting, bound - 1))
         assert waiting[:1] == fitting(waiting, 0)

@@ -99,22 +99,22 @@ class Draining:
             if self._next[log] >= end:
                 self._read_at[log] = now_ms
             timers = self._timers
-            self._append([
+            waiting = [
                 it
                 for offset, it in records
                 # A record that was moved before has its newest copy elsewhere: do not move it from here.
                 if timers.waiting.waits(it.arrival) and timers.kept_offset(it.arrival) == (offset if is_kept else None)
-            ])  # fmt: skip
+            ]
+            if waiting:  # all timestamps are near that of the first record, which may not wait any more
+                self._append(waiting, base_timestamp=records[0][1].timestamp)
 
         self._machine.read_jobs.submit(read, done, self._machine.failed)
 
-    def _append(self, records: list[Waiting]) -> None:
-        if not records:
-            return
+    def _append(self, records: list[Waiting], base_timestamp: int) -> None:
         kept, wall_ms = self._partition.kept, self._machine.clock.wall_ms()
         assert kept is not None, "not a timer partition"
 
-        batch = kept_batch(records)
+        batch = kept_batch(records, base_timestamp)
         size = len(batch)
 
         def committed(is_committed: bool) -> None:

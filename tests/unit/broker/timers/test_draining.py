@@ -16,6 +16,7 @@ from tests.unit.broker.timers.timer_topic import (
     led,
     listed,
     named,
+    released,
     resolve,
     send,
     send_batch,
@@ -264,6 +265,37 @@ def test_records_whose_timestamps_are_far_apart_are_moved_in_several_batches(mon
     for _ in range(3):
         world.pass_time(HOUR_MS)
     assert [b"0", b"1", b"2"] == long_waiting(world)
+
+
+def test_a_record_that_is_cancelled_while_its_batch_is_read_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Their timestamps are near that of the first record that was read, but may be too far apart for a batch that begins
+    with one of them.
+    """
+    world = small_segments(monkeypatch)
+    furthest = (1 << 63) - 1
+    for at, timestamp in enumerate((0, furthest, -furthest)):
+        batch = build_batch([(b"k", b"%d" % at, tuple(named(f"t{at}", delay("2h"))), timestamp)])
+        assert 0 == send_batch(world, batch).error_code
+    read, cancelled = draining._long_waiting, []
+
+    def long_waiting_before_a_cancel(*args: Any, **named: Any) -> Any:
+        found = read(*args, **named)
+        if not cancelled and found[0]:
+            cancelled.append([it.arrival for _, it in found[0]])
+            assert 1 == resolve(world, operation=CANCEL, timer_ids=[b"t0"]).changed
+        return found
+
+    monkeypatch.setattr(draining, "_long_waiting", long_waiting_before_a_cancel)
+    fill(world)
+
+    assert [[0, 1, 2]] == cancelled
+    assert 2 == kept_end(world)
+    for _ in range(3):
+        world.pass_time(HOUR_MS)
+    assert [(b"1", b"%d" % furthest), (b"2", b"%d" % -furthest)] == [
+        (it.value, it.headers["tidemill-timestamp"]) for it in released(world) if it.value != bytes(200)
+    ]
 
 
 RAW_RECORDS: list[RawRecord] = [
