@@ -318,7 +318,8 @@ class Broker:
         Return the error code for a failed read.  If the read found damage, log it and let the shard check its files.
 
         Records that cannot be opened are no damage: a producer has written them so, and they are too large, or not
-        records.  Another ValueError is that of a file that was closed, because the partition is removed.
+        records.  Records that are gone because the partition was removed meanwhile are not out of range: a consumer
+        would begin elsewhere in the topic.
         """
         if isinstance(error, SegmentDamaged):
             self.metrics.corrupt_batches += 1
@@ -329,7 +330,8 @@ class Broker:
             return errors.KAFKA_STORAGE_ERROR
         if isinstance(error, (CompressionError, MalformedBatch)):
             return errors.CORRUPT_MESSAGE
-        return errors.OFFSET_OUT_OF_RANGE if isinstance(error, OffsetGone) else errors.UNKNOWN_TOPIC_OR_PARTITION
+        is_trimmed = isinstance(error, OffsetGone) and not partition.log.is_closed
+        return errors.OFFSET_OUT_OF_RANGE if is_trimmed else errors.UNKNOWN_TOPIC_OR_PARTITION
 
     def refused_connection(self, peer: tuple[str, int], error: Exception) -> None:
         if self._refusals.may_log():

@@ -216,7 +216,7 @@ class DelayedFetch(Pending[Response]):
                 end = partition.high_watermark
                 try:
                     result = partition.log.read(want.fetch_offset, min(room, bytes_max - taken), end, may_wait=True)
-                except (SegmentDamaged, OffsetGone, ValueError) as error:
+                except (SegmentDamaged, OffsetGone) as error:
                     found[key] = error
                     continue
                 assert result is not None, "a read that may wait answers"

@@ -309,7 +309,7 @@ class DelayedShareFetch(Pending[R], Generic[R]):
             for (_, led, ranges), end in zip(unread, ends, strict=True):
                 try:
                     result = read_ranges(led.partition, ranges, end, may_wait=True)
-                except (SegmentDamaged, OffsetGone, ValueError) as error:
+                except (SegmentDamaged, OffsetGone) as error:
                     found.append(error)
                     continue
                 assert result is not None, "a read that may wait answers"

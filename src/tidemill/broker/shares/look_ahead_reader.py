@@ -48,7 +48,7 @@ class LookAheadReader:
         def read() -> OpenedBatches | Exception:
             try:
                 found = led.partition.log.read(start, SLICE_BYTES, high_watermark, may_wait=True)
-            except (SegmentDamaged, OffsetGone, ValueError) as error:
+            except (SegmentDamaged, OffsetGone) as error:
                 return error
             assert found is not None, "a read that may wait answers"
             return open_batches(found[0], start, has_priorities=has_priorities)

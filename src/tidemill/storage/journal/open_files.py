@@ -13,7 +13,7 @@ def close_surplus(shards: Iterable[ShardLog], pinned: Container[Segment]) -> boo
     """
     Drop surplus open files, starting with those of closed segments.  Return whether no surplus is left.  `pinned`
     segments are being written or have not been synced yet: the sync must use the same open file as the write, or it
-    would miss a write error.  Files are dropped, not closed, because a reader may be using one.
+    would miss a write error.
     """
     opened = [
         segment
@@ -28,5 +28,5 @@ def close_surplus(shards: Iterable[ShardLog], pinned: Container[Segment]) -> boo
     opened.sort(key=lambda segment: not segment.is_closed)
     free = [segment for segment in opened if segment not in pinned][:surplus]
     for segment in free:
-        segment.file = None
+        segment.close()
     return len(free) == surplus

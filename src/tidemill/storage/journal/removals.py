@@ -74,7 +74,7 @@ class Removals:
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:
-    segment.file = None  # not closed explicitly: a reader may be using the file
+    segment.close()
     for path in (segment.path, paths.index_file(segment.path)):
         remove_if_there(disk, path)
 

@@ -45,7 +45,7 @@ _unpack_checked: Final = Struct(">qiibI2xi").unpack_from  # base offset, length,
 
 
 class OffsetGone(LookupError):
-    """The offset was trimmed during the read."""
+    """The offset was trimmed, or the partition closed, during the read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,10 +262,14 @@ class PartitionLog:
             return found
         try:
             return self._read_segments(offset, bytes_max, end_offset, may_wait)
-        except SegmentDamaged:
-            if self.is_closed or offset < self.trimmed:
-                raise OffsetGone(f"offset {offset} of {self.directory} was trimmed or closed during the read") from None
-            raise
+        except SegmentDamaged as problem:
+            raise self._cause(problem, offset) from None
+
+    def _cause(self, problem: SegmentDamaged, offset: int) -> OffsetGone | SegmentDamaged:
+        """Return what a read of `offset` has met: a removal of the file, which is no damage, or else `problem`."""
+        if self.is_closed or offset < self.trimmed:
+            return OffsetGone(f"offset {offset} of {self.directory} was trimmed or closed during the read")
+        return problem
 
     def _read_tail(self, offset: int, bytes_max: int, end_offset: int) -> tuple[list[Buffer], int] | None:
         tail = self.tail
@@ -335,8 +339,15 @@ class PartitionLog:
     def read_bytes(self, segment: Segment, position: int, size: int, *, may_wait: bool) -> bytes | bytearray | None:
         """
         Return bytes of a segment's file, unchecked; None if the read would wait for the disk and `may_wait` is false.
+        Raises OffsetGone if the segment is removed or the partition is closed in the meantime, and SegmentDamaged if
+        the file is missing.
         """
-        return self._read(segment, position, size, may_wait)
+        try:
+            return self._read(segment, position, size, may_wait)
+        except SegmentDamaged:
+            if self.is_closed or segment not in self.segments:
+                raise OffsetGone(f"{segment.path} was removed during the read") from None
+            raise
 
     def _read(self, segment: Segment, position: int, size: int, may_wait: bool) -> bytes | bytearray | None:
         self._read_at_bytes = self.appended_bytes
@@ -392,8 +403,14 @@ class PartitionLog:
         """
         Return the segment, position and base offset of the batch that contains `offset`; None if the lookup would wait
         for the disk and `may_wait` is false.  If no file contains the batch yet, the returned base offset is `offset`
-        itself.  Raises OffsetGone and SegmentDamaged.
+        itself.  Raises OffsetGone and SegmentDamaged, as `read` does.
         """
+        try:
+            return self._place_of(offset, may_wait)
+        except SegmentDamaged as problem:
+            raise self._cause(problem, offset) from None
+
+    def _place_of(self, offset: int, may_wait: bool) -> tuple[Segment, int, int] | None:
         for remembered in tuple(self._places):  # copied in one step: other threads append to it
             if remembered[0] == offset:
                 return remembered[1], remembered[2], offset
@@ -418,7 +435,8 @@ class PartitionLog:
     def first_at_or_after(self, timestamp: int, end_offset: int, start_offset: int = 0) -> BatchHeader | None:
         """
         Return the header of the first batch between `start_offset` and `end_offset` that has a record at or after
-        `timestamp` (ms).  May wait for the disk.
+        `timestamp` (ms).  May wait for the disk.  Raises OffsetGone if the partition is closed in the meantime, and
+        SegmentDamaged.
         """
         start_offset = max(start_offset, self.log_start)
         segments = self.segments[:]
@@ -437,7 +455,7 @@ class PartitionLog:
     def with_largest_timestamp(self, end_offset: int, start_offset: int = 0) -> BatchHeader | None:
         """
         Return the header of the first batch that has the largest timestamp between `start_offset` and `end_offset`.
-        May wait for the disk.
+        May wait for the disk.  Raises as `first_at_or_after` does.
         """
         start_offset = max(start_offset, self.log_start)
         largest = None
@@ -452,13 +470,15 @@ class PartitionLog:
 
     def _headers(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
         """
-        Yield the headers of the batches as `_walked` does, but end early, without an error, if the partition is closed
-        or the segment is removed in the meantime.
+        Yield the headers of the batches as `_walked` does, but end early, without an error, if the segment is removed
+        in the meantime.  Raise OffsetGone if the partition is closed: its records may be on other brokers.
         """
         try:
             yield from self._walked(segment, timestamp)
         except SegmentDamaged:
-            if not self.is_closed and segment in self.segments:
+            if self.is_closed:
+                raise OffsetGone(f"{self.directory} was closed during the read") from None
+            if segment in self.segments:
                 raise
 
     def _walked(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:

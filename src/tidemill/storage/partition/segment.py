@@ -140,9 +140,10 @@ class Segment:
         self.written = max(self.written, min(end, self.truncated_to, self.size))
 
     def close(self) -> None:
-        if self.file is not None:
-            self.file.close()
-            self.file = None
+        """
+        Drop the open file.  It is closed when the last call that uses it returns: a read may run on another thread.
+        """
+        self.file = None
 
 
 def walk(file: File, path: str, position: int, end: int, offset: int) -> Iterator[tuple[int, int, BatchHeader]]:

@@ -8,8 +8,11 @@ from tidemill.batches.batch import HEADER_BYTES, LENGTH_BYTES, read_header, stam
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec, compress
 from tidemill.batches.records import OPENED_BYTES_MAX
+from tidemill.metadata.topics import DeleteTopics
 from tidemill.model import errors
 from tidemill.model.topic import METADATA_TOPIC
+from tidemill.storage.disk import Disk, File
+from tidemill.storage.partition.segment import Segment
 from tidemill.wire.messages import delete_records
 from tidemill.wire.messages.list_offsets import Request
 
@@ -60,6 +63,29 @@ def test_a_partition_that_does_not_exist_has_no_offsets() -> None:
     answered = offset_of(world, -1)
 
     assert (errors.UNKNOWN_TOPIC_OR_PARTITION, -1) == answered
+
+
+def test_a_partition_that_is_deleted_during_the_look_up_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its records are neither missing nor out of range: a consumer would begin elsewhere in the topic."""
+    world = BrokerWorld()
+    world.create("flights")
+    world.produce("flights", b"left", timestamp_ms=BEGIN_MS)
+    world.pass_time(500)  # the record is written to its segment
+    log, opened = world.partition("flights").log, Segment.opened
+    log.tail.clear()
+
+    def then_deleted(segment: Segment, disk: Disk) -> File:
+        file = opened(segment, disk)
+        monkeypatch.setattr(Segment, "opened", opened)
+        world.broker.controller.submit(DeleteTopics(topics=("flights",)))
+        world.stabilize()
+        assert not world.disk.exists(log.directory)
+        return file
+
+    monkeypatch.setattr(Segment, "opened", then_deleted)
+    found = offset_of(world, BEGIN_MS)
+
+    assert (errors.UNKNOWN_TOPIC_OR_PARTITION, -1) == found
 
 
 def test_the_metadata_has_no_offsets_for_clients() -> None:

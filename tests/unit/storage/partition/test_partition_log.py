@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from tests.unit.storage.conftest import SHARD
 from tidemill.batches.batch import HEADER_BYTES
-from tidemill.storage.partition.partition_log import OffsetGone
-from tidemill.storage.partition.segment import SegmentDamaged
+from tidemill.storage.disk import Disk, File
+from tidemill.storage.partition.partition_log import OffsetGone, PartitionLog
+from tidemill.storage.partition.segment import Segment, SegmentDamaged
 from tidemill.storage.store import StoreOptions
 
 COLD = StoreOptions(
@@ -210,6 +212,58 @@ def test_an_offset_below_the_trim_is_gone(make_hand: Callable[..., Any]) -> None
 
     with pytest.raises(OffsetGone):
         hand.log.read(1, 100, 20, may_wait=True)
+
+
+def removed_after_opening(hand: Any, monkeypatch: pytest.MonkeyPatch) -> PartitionLog:
+    """Let the shard be closed, and its files removed, when a reader has taken the file of a segment."""
+    log, opened = hand.log, Segment.opened
+
+    def then_removed(segment: Segment, disk: Disk) -> File:
+        file = opened(segment, disk)
+        monkeypatch.setattr(Segment, "opened", opened)
+        hand.store.close_shard(SHARD)
+        hand.write_all()
+        hand.remove()
+        assert not hand.disk.exists(segment.path)
+        return file
+
+    monkeypatch.setattr(Segment, "opened", then_removed)
+    return log  # type: ignore[no-any-return]
+
+
+def test_a_read_ends_although_its_shard_is_removed(
+    make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file stays open as long as a read uses it.  A later read finds no file, which is no damage."""
+    hand = cold_hand(make_hand, 3)
+    segment = hand.log.segments[0]
+    log = removed_after_opening(hand, monkeypatch)
+
+    whole = log.read_bytes(segment, 0, segment.size, may_wait=True)
+
+    assert segment.size == len(whole or b"")
+    for read in (
+        lambda: log.read(0, 1 << 20, 3, may_wait=True),
+        lambda: log.read_bytes(segment, 0, 10, may_wait=True),
+        lambda: log.place_of(1, may_wait=True),
+        lambda: log.first_at_or_after(0, 3),
+        lambda: log.with_largest_timestamp(3),
+    ):
+        with pytest.raises(OffsetGone):
+            read()
+
+
+def test_a_segment_that_is_trimmed_during_a_read_is_no_damage(make_hand: Callable[..., Any]) -> None:
+    """A reader that has chosen the segment before it is removed gets OffsetGone."""
+    hand = cold_hand(make_hand, segment_bytes=500)
+    segment = hand.log.segments[0]
+    hand.store.trim(hand.shard, 0, 10)
+    hand.write_all()
+    hand.remove()
+    assert not hand.disk.exists(segment.path)
+
+    with pytest.raises(OffsetGone):
+        hand.log.read_bytes(segment, 0, 10, may_wait=True)
 
 
 def test_a_running_read_leaves_no_position_of_truncated_batches(make_hand: Callable[..., Any]) -> None:
