@@ -176,6 +176,9 @@ RETRIABLE: Final = frozenset(
 )
 """Errors after which Kafka's own clients retry."""
 
+MAY_BE_WRITTEN: Final = frozenset({REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+"""Errors of a write after which its records may be in the log: sent again, they may be there twice."""
+
 _NAMES: Final = {value: name for name, value in globals().copy().items() if name.isupper() and isinstance(value, int)}
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 import httpx
 import msgspec
 
-from tidemill.sdk.problems import BrokersUnavailable, RequestRefused
+from tidemill.model import errors
+from tidemill.sdk.problems import BrokersUnavailable, OutcomeUnknown, RequestRefused
 
 CONNECT_S_MAX: Final = 5.0
 RESPONSE_S_MAX: Final = 20.0  # beyond the time for which a request waits: longer than a broker asks other brokers
@@ -18,6 +19,7 @@ PAUSE_S_MAX: Final = 2.0
 CONNECTIONS_MAX: Final = 1_000  # each request that waits for messages takes one, and must not hold up renewals
 IDLE_S_MAX: Final = 3.0  # of a connection: brokers close theirs after 5 s, perhaps just when a request is sent
 NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+MAY_BE_WRITTEN: Final = frozenset(map(errors.name, errors.MAY_BE_WRITTEN))  # in the field `error` of a refusal
 log = logging.getLogger("httpx")
 if log.level == logging.NOTSET:
     log.setLevel(logging.WARNING)  # it would log each request as information
@@ -73,8 +75,8 @@ class ApiClient:
         and ValueError if the client is closed.
 
         The broker may wait for `wait_s` before it answers; `response_s` later, the next broker is asked, because it may
-        be frozen.  A request that is not repeatable is sent again only if no
-        broker can have received it.
+        be frozen.  A request that is not repeatable is sent again only if it cannot have had its effect; OutcomeUnknown
+        is raised when its response is lost, and RequestRefused for an error in `MAY_BE_WRITTEN`.
         """
         content = None if body is None else msgspec.json.encode(body)
         timeout = httpx.Timeout(CONNECT_S_MAX, read=wait_s + response_s)
@@ -90,15 +92,13 @@ class ApiClient:
             except httpx.TransportError as error:
                 problem = f"{address}: {error or type(error).__name__}"
                 if not is_repeatable and not isinstance(error, NOT_SENT):
-                    raise BrokersUnavailable(
-                        f"{problem}; it is not known whether the request had its effect"
-                    ) from error
+                    raise OutcomeUnknown(f"{problem}; it is not known whether the request had its effect") from error
             else:
                 if response.status_code != 503:
                     return _content(response)
                 refused = _refusal(response)
                 problem = f"{address}: {refused}"
-                if not is_repeatable and refused.fields.get("error") == "REQUEST_TIMED_OUT":
+                if not is_repeatable and refused.fields.get("error") in MAY_BE_WRITTEN:
                     raise refused
             if address == self._addresses[self._at]:  # else another request has already turned to the next broker
                 self._at = (self._at + 1) % len(self._addresses)

@@ -11,6 +11,10 @@ class BrokersUnavailable(TidemillError):
     """No broker answered in time.  A request that was sent may have had its effect."""
 
 
+class OutcomeUnknown(BrokersUnavailable):
+    """The response to a request is lost that must not be sent again: it may have had its effect."""
+
+
 class RequestRefused(TidemillError):
     """
     A broker refused a request.

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import confluent_kafka
 
-from tidemill.sdk.api_client import ApiClient
+from tidemill.sdk.api_client import MAY_BE_WRITTEN, ApiClient
 from tidemill.sdk.kafka_settings import created
-from tidemill.sdk.problems import BrokersUnavailable, RequestRefused, SendFailed
+from tidemill.sdk.problems import BrokersUnavailable, OutcomeUnknown, RequestRefused, SendFailed
 from tidemill.sdk.record import NewRecord, Sent
 from tidemill.timer.timer_problem import timer_problem
 
@@ -154,7 +154,7 @@ class HttpSender:
         try:
             response = await self._api.call("POST", path, {"records": [one]}, is_repeatable=False)
         except (RequestRefused, BrokersUnavailable) as problem:
-            raise SendFailed(f"a record was not written to topic {record.topic}: {problem}") from problem
+            raise _failed(record.topic, problem) from problem
         (written,) = response["records"]
         return Sent(record.topic, written["partition"], written["offset"])
 
@@ -164,6 +164,16 @@ class HttpSender:
     def close(self) -> None:
         if left := self.flush(FLUSH_S_MAX):
             raise SendFailed(f"{left} records were not written within {FLUSH_S_MAX:.0f} s; send them again")
+
+
+def _failed(topic: str, problem: RequestRefused | BrokersUnavailable) -> SendFailed:
+    error = problem.fields.get("error") if isinstance(problem, RequestRefused) else None
+    if isinstance(problem, OutcomeUnknown) or error in MAY_BE_WRITTEN:
+        return SendFailed(
+            f"a record may have been written to topic {topic}: {problem}; look for it before you send it again: "
+            "it may be there twice then"
+        )
+    return SendFailed(f"a record was not written to topic {topic}: {problem}")
 
 
 def _content(data: bytes | None) -> object:

@@ -76,6 +76,7 @@ def test_a_request_goes_to_the_next_broker(lost: httpx.Response | Exception) -> 
         (httpx.RemoteProtocolError("closed"), 1),
         (answer(503, {"error": "NOT_LEADER_OR_FOLLOWER"}), 2),
         (answer(503, {"error": "REQUEST_TIMED_OUT", "detail": "unknown"}), 1),
+        (answer(503, {"error": "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "detail": "on one replica"}), 1),
     ],
 )
 def test_a_request_that_may_have_had_its_effect_is_not_repeated(

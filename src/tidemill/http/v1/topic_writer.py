@@ -38,7 +38,6 @@ _MOVING: Final = frozenset({
     errors.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UNKNOWN_TOPIC_ID,
 })  # fmt: skip
-_MAY_BE_WRITTEN: Final = frozenset({errors.REQUEST_TIMED_OUT, errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 _STATUSES: Final = {
     errors.MESSAGE_TOO_LARGE: 413,
     errors.INVALID_RECORD: 400,
@@ -285,6 +284,6 @@ def _refused(answer: Any, topic: Topic, partition: int) -> Refused:
     detail = answer.error_message or f"partition {partition} of topic {topic.name}: {name}"
     status = _STATUSES.get(answer.error_code)
     if status is None:
-        kind = _MayBeWritten if answer.error_code in _MAY_BE_WRITTEN else Refused
+        kind = _MayBeWritten if answer.error_code in errors.MAY_BE_WRITTEN else Refused
         return kind(503, detail, retry_after_s=RETRY_AFTER_S, error=name)
     return (_TooLarge if answer.error_code == errors.MESSAGE_TOO_LARGE else Refused)(status, detail, error=name)
