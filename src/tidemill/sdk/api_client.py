@@ -90,7 +90,7 @@ class ApiClient:
             try:
                 response = await self._http.request(method, address + path, content=content, timeout=timeout)
             except httpx.TransportError as error:
-                problem = f"{address}: {error or type(error).__name__}"
+                problem = f"{address}: {str(error) or type(error).__name__}"
                 if not is_repeatable and not isinstance(error, NOT_SENT):
                     raise OutcomeUnknown(f"{problem}; it is not known whether the request had its effect") from error
             else:

@@ -93,6 +93,12 @@ def test_a_request_that_may_have_had_its_effect_is_not_repeated(
     assert attempts == len(transport.requests)
 
 
+def test_a_problem_without_a_text_shows_its_kind() -> None:
+    """A time-out of the transport has no text."""
+    with pytest.raises(BrokersUnavailable, match=r"http://\w+:\d: ReadTimeout; it is not known"):
+        called(Transport([httpx.ReadTimeout("")]), is_repeatable=False)
+
+
 def test_a_refusal_has_the_fields_of_the_problem() -> None:
     with pytest.raises(RequestRefused, match="no such topic") as refused:
         called(Transport([answer(404, {"detail": "no such topic", "topic": "t"})]))
