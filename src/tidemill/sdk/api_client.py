@@ -69,6 +69,7 @@ class ApiClient:
         wait_s: float = 0.0,
         response_s: float = RESPONSE_S_MAX,
         is_repeatable: bool = True,
+        timeout_s: float | None = None,
     ) -> Any:
         """
         Return the decoded response, or None if it has no body.  Raise RequestRefused or BrokersUnavailable,
@@ -76,12 +77,14 @@ class ApiClient:
 
         The broker may wait for `wait_s` before it answers; `response_s` later, the next broker is asked, because it may
         be frozen.  A request that is not repeatable is sent again only if it cannot have had its effect; OutcomeUnknown
-        is raised when its response is lost, and RequestRefused for an error in `MAY_BE_WRITTEN`.
+        is raised when its response is lost, and RequestRefused for an error in `MAY_BE_WRITTEN`, or when some of its
+        records are written.  `timeout_s` replaces that of the client.
         """
         content = None if body is None else msgspec.json.encode(body)
         timeout = httpx.Timeout(CONNECT_S_MAX, read=wait_s + response_s)
         loop = asyncio.get_running_loop()
-        ends_at = loop.time() + wait_s + self._timeout_s
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        ends_at = loop.time() + wait_s + timeout_s
         pause_s = PAUSE_S
         while True:
             if self._http.is_closed:
@@ -98,12 +101,14 @@ class ApiClient:
                     return _content(response)
                 refused = _refusal(response)
                 problem = f"{address}: {refused}"
-                if not is_repeatable and refused.fields.get("error") in MAY_BE_WRITTEN:
+                if not is_repeatable and _may_have_had_effect(refused):
                     raise refused
             if address == self._addresses[self._at]:  # else another request has already turned to the next broker
                 self._at = (self._at + 1) % len(self._addresses)
             if loop.time() + pause_s > ends_at:
-                raise BrokersUnavailable(f"{method} {path}: no broker answered for {self._timeout_s:g} s; {problem}")
+                raise BrokersUnavailable(
+                    f"{method} {path}: no broker answered for {round(timeout_s, 1):g} s; {problem}"
+                )
             await asyncio.sleep(pause_s * (0.5 + random.random() / 2))
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
@@ -138,3 +143,8 @@ def _refusal(response: httpx.Response) -> RequestRefused:
         fields = {}  # a proxy between the client and the broker has answered
     detail = fields.get("detail") or f"status {response.status_code}: {response.text[:200]}"
     return RequestRefused(response.status_code, str(detail), fields)
+
+
+def _may_have_had_effect(refused: RequestRefused) -> bool:
+    written = refused.fields.get("written")  # the places of records, or null
+    return refused.fields.get("error") in MAY_BE_WRITTEN or (isinstance(written, list) and any(written))

@@ -17,11 +17,12 @@ from tidemill.sdk.async_timers import AsyncTimers
 from tidemill.sdk.delays import Due
 from tidemill.sdk.discovery import http_addresses
 from tidemill.sdk.durations import Duration, milliseconds
+from tidemill.sdk.http_sender import HttpSender
 from tidemill.sdk.kafka_settings import BOOTSTRAP
 from tidemill.sdk.loop_thread import check_process
 from tidemill.sdk.problems import SendFailed
 from tidemill.sdk.record import Headers, NewRecord, Sent, new_record
-from tidemill.sdk.sender import HEADROOM_S, HttpSender, KafkaSender, Sender
+from tidemill.sdk.sender import HEADROOM_S, KafkaSender, Sender
 from tidemill.sdk.signals import stopped_by_signals
 from tidemill.sdk.timer_topics import TimerTopics
 from tidemill.sdk.worker import Handler, Worker
@@ -170,8 +171,10 @@ class AsyncMill:
             if self._sender is None:
                 api = self.api
                 assert self._loop is not None, "set together with the API"
-                kafka = self._kafka
-                self._sender = HttpSender(api, self._loop) if kafka is None else KafkaSender(kafka, self._timeout_s)
+                if self._kafka is None:
+                    self._sender = HttpSender(api, self._loop, self._timeout_s)
+                else:
+                    self._sender = KafkaSender(self._kafka, self._timeout_s)
             return self._sender
 
     def queue(

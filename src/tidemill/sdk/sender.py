@@ -1,19 +1,15 @@
-"""How the client sends records: by Kafka's protocol, or over HTTP where only that is known."""
+"""How the client sends records: by Kafka's protocol, or over HTTP where only that is known (`http_sender`)."""
 
-import asyncio
-from base64 import b64encode
 from collections.abc import Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from threading import Lock, Thread
 from time import time
 from typing import Any, Final, Protocol
-from urllib.parse import quote
 
 import confluent_kafka
 
-from tidemill.sdk.api_client import MAY_BE_WRITTEN, ApiClient
 from tidemill.sdk.kafka_settings import created
-from tidemill.sdk.problems import BrokersUnavailable, OutcomeUnknown, RequestRefused, SendFailed
+from tidemill.sdk.problems import SendFailed
 from tidemill.sdk.record import NewRecord, Sent
 from tidemill.timer.timer_problem import timer_problem
 
@@ -122,59 +118,3 @@ class KafkaSender:
     def _poll(self) -> None:
         while not self._is_flushed:
             self._producer.poll(POLL_S)
-
-
-class HttpSender:
-    """Sends each record in a request of its own.  A request is not repeated if a broker may have received it."""
-
-    IN_FLIGHT_MAX: Final = 1_000
-
-    def __init__(self, api: ApiClient, loop: asyncio.AbstractEventLoop) -> None:
-        self._api = api
-        self._loop = loop
-        self._in_flight: set[Future[Sent]] = set()
-
-    def begin(self, record: NewRecord) -> "Future[Sent]":
-        if len(self._in_flight) >= self.IN_FLIGHT_MAX:
-            raise BufferError
-        sent = asyncio.run_coroutine_threadsafe(self._send(record), self._loop)
-        self._in_flight.add(sent)
-        sent.add_done_callback(self._in_flight.discard)
-        return sent
-
-    async def _send(self, record: NewRecord) -> Sent:
-        one: dict[str, object] = {
-            "key": _content(record.key),
-            "value": _content(record.value),
-            "headers": [(name, _content(content)) for name, content in record.headers],
-            "partition": record.partition,
-            "timestamp": record.timestamp_ms,
-        }
-        path = f"/v1/topics/{quote(record.topic, safe='')}/records"
-        try:
-            response = await self._api.call("POST", path, {"records": [one]}, is_repeatable=False)
-        except (RequestRefused, BrokersUnavailable) as problem:
-            raise _failed(record.topic, problem) from problem
-        (written,) = response["records"]
-        return Sent(record.topic, written["partition"], written["offset"])
-
-    def flush(self, timeout_s: float) -> int:
-        return len(wait([*self._in_flight], timeout_s).not_done)
-
-    def close(self) -> None:
-        if left := self.flush(FLUSH_S_MAX):
-            raise SendFailed(f"{left} records were not written within {FLUSH_S_MAX:.0f} s; send them again")
-
-
-def _failed(topic: str, problem: RequestRefused | BrokersUnavailable) -> SendFailed:
-    error = problem.fields.get("error") if isinstance(problem, RequestRefused) else None
-    if isinstance(problem, OutcomeUnknown) or error in MAY_BE_WRITTEN:
-        return SendFailed(
-            f"a record may have been written to topic {topic}: {problem}; look for it before you send it again: "
-            "it may be there twice then"
-        )
-    return SendFailed(f"a record was not written to topic {topic}: {problem}")
-
-
-def _content(data: bytes | None) -> object:
-    return None if data is None else {"base64": b64encode(data).decode()}

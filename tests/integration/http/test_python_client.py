@@ -82,6 +82,25 @@ def test_equal_keys_go_to_one_partition_whichever_way_they_are_sent(
             assert by_kafka.partition == by_http.partition
 
 
+def test_many_records_over_http_keep_the_order_of_their_keys(brokers: list[HttpClient], topic: str) -> None:
+    """A wrong one among them fails alone."""
+    with connect_over_http(brokers) as client:
+        sent = [client.send_soon(topic, number, key=f"k{number % 10}") for number in range(3_000)]
+        wrong = client.send_soon(topic, "wrong", partition=PARTITIONS)
+        last = client.send_soon(topic, "last", key="k0")
+        client.flush()
+
+    places = [it.result(0) for it in sent]
+    for key in range(10):
+        of_key = places[key::10]
+        assert 1 == len({it.partition for it in of_key})
+        assert sorted(of_key) == of_key
+    assert 3_000 == len({*places})
+    with pytest.raises(tidemill.SendFailed, match=f"a record was not written .* no partition {PARTITIONS}"):
+        wrong.result(0)
+    assert last.result(0) > places[2_990]
+
+
 def test_a_message_is_acknowledged_released_or_rejected(mill: tidemill.Mill, topic: str, group: str) -> None:
     sent = [mill.send_soon(topic, text, partition=0) for text in ("good", "again", "bad")]
     mill.flush()

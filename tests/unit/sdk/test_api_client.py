@@ -77,6 +77,8 @@ def test_a_request_goes_to_the_next_broker(lost: httpx.Response | Exception) -> 
         (answer(503, {"error": "NOT_LEADER_OR_FOLLOWER"}), 2),
         (answer(503, {"error": "REQUEST_TIMED_OUT", "detail": "unknown"}), 1),
         (answer(503, {"error": "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "detail": "on one replica"}), 1),
+        (answer(503, {"error": "LEADER_NOT_AVAILABLE", "written": [None, [0, 7]]}), 1),
+        (answer(503, {"error": "LEADER_NOT_AVAILABLE", "written": [None, None]}), 2),
     ],
 )
 def test_a_request_that_may_have_had_its_effect_is_not_repeated(

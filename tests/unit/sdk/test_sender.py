@@ -1,18 +1,16 @@
 """How records are sent: each future gets an outcome."""
 
-import asyncio
 import re
 import time
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 
 from tidemill.sdk import sender as senders
-from tidemill.sdk.problems import BrokersUnavailable, OutcomeUnknown, RequestRefused, SendFailed
-from tidemill.sdk.record import NewRecord, Sent
-from tidemill.sdk.sender import HttpSender, KafkaSender
+from tidemill.sdk.problems import SendFailed
+from tidemill.sdk.record import NewRecord
+from tidemill.sdk.sender import KafkaSender
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 RECORD = NewRecord("t", None, b"x", [], None, None)
@@ -52,60 +50,6 @@ def test_a_closed_sender_takes_no_record() -> None:
 
     with pytest.raises(ValueError, match="closed"):
         sender.begin(RECORD)
-
-
-def test_a_flush_over_http_lasts_no_longer_than_it_may() -> None:
-    """A send that is cancelled meanwhile does not fail it."""
-
-    class Api:
-        async def call(self, *_: Any, **__: Any) -> Any:
-            await asyncio.sleep(60)
-
-    async def run() -> tuple[int, float]:
-        sender = HttpSender(Api(), asyncio.get_running_loop())  # type: ignore[arg-type]
-        sent: list[Future[Sent]] = [sender.begin(RECORD) for _ in range(3)]
-        began_at = time.monotonic()
-        flushing = asyncio.create_task(asyncio.to_thread(sender.flush, 0.3))
-        await asyncio.sleep(0.1)
-        sent[0].cancel()
-        left = await flushing
-        for it in sent:
-            it.cancel()
-        return left, time.monotonic() - began_at
-
-    left, lasted_s = asyncio.run(run())
-
-    assert 2 == left
-    assert lasted_s < 0.3 * 3
-
-
-@pytest.mark.parametrize(
-    ("problem", "says"),
-    [
-        (RequestRefused(404, "no such topic", {}), "a record was not written to topic t: no such topic"),
-        (
-            RequestRefused(503, "late", {"error": "REQUEST_TIMED_OUT"}),
-            "a record may have been written to topic t: late",
-        ),
-        (
-            RequestRefused(503, "few", {"error": "NOT_ENOUGH_REPLICAS_AFTER_APPEND"}),
-            "may have been written to topic t: f",
-        ),
-        (BrokersUnavailable("no broker"), "a record was not written to topic t: no broker"),
-        (OutcomeUnknown("lost"), "a record may have been written to topic t: lost; look for it before"),
-    ],
-)
-def test_a_failure_over_http_says_whether_the_record_may_be_written(problem: Exception, says: str) -> None:
-    class Api:
-        async def call(self, *_: Any, **__: Any) -> Any:
-            raise problem
-
-    async def run() -> Sent:
-        sender = HttpSender(Api(), asyncio.get_running_loop())  # type: ignore[arg-type]
-        return await asyncio.wrap_future(sender.begin(RECORD))
-
-    with pytest.raises(SendFailed, match=re.escape(says)):
-        asyncio.run(run())
 
 
 @pytest.mark.parametrize(
