@@ -43,6 +43,7 @@ DECIDE_S: Final = 0.15  # mean time between two decisions of a client
 SCHEDULE_S: Final = 1.0  # mean time between two batches of schedules
 STEP_S: Final = 0.5  # mean time between steps of wall clocks
 SETTLED_S: Final = 2.5  # after the leap; each second, leaders look for segments of which nothing waits
+CHECKED_MS: Final = 1_000  # longer than the checks at the end of a run take
 FAR_MS: Final = 20 * HOUR_MS  # `tidemill.max.delay.ms` in half of the runs; at the end, such records still wait
 LEAP_MS: Final = 2 * HOUR_MS  # more than any clock was wrong by: all other records are due after it
 RECORDS_MAX: Final = 20  # of a batch, so that many batches are in flight
@@ -315,7 +316,8 @@ class TimerRun(ClusterRun):
         """
         oracle = self.timers.history.oracles[number]
         latest_ms = min(machine.broker.clock.wall_ms() for machine in self.machines if machine.broker is not None)
-        if any(due < latest_ms or due == NOT_YET_KNOWN for due in oracle.waiting.values()):
+        # What is due soon is waited for, too: it would come between this and the checks behind it.
+        if any(due < latest_ms + CHECKED_MS or due == NOT_YET_KNOWN for due in oracle.waiting.values()):
             return False
         if self._readers[TOPIC, number].offset < len(oracle.visible):
             return False
