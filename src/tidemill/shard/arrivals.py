@@ -9,7 +9,7 @@ from tidemill.model.timer_logs import arrivals_of, kept_of, released_of
 from tidemill.shard.partition import Partition
 from tidemill.storage.machine.shard_machine import MachineNumber
 from tidemill.storage.machine.timer_machine import TimerMachine
-from tidemill.timer.normalize import SCHEDULES_MAX, RecordRefused, normalized
+from tidemill.timer.normalize import SCHEDULES_MAX, RecordRefused, SchedulesFull, normalized
 from tidemill.timer.release_batch import ADDED_BYTES_MAX
 from tidemill.timer.timer_headers import hash_of
 from tidemill.timer.timer_partition import TimerPartition
@@ -72,6 +72,8 @@ def arrival_batch(arrivals: Partition, batch: bytearray | memoryview, append_tim
             is_recurring=lambda it: timers.has_schedule(hash_of(it, topic_id)),
         )
     except RecordRefused as problem:
+        if isinstance(problem, SchedulesFull) and not timers.is_restored:  # a schedule whose id it has may seem new
+            raise ArrivalRefused(errors.LEADER_NOT_AVAILABLE, f"what waits in {name} is being read; retry") from None
         raise ArrivalRefused(errors.INVALID_RECORD, f"record {problem.index}: {problem}", problem.index) from None
     except ValueError as problem:  # a record that cannot be walked, such as with the least timestamp delta
         raise ArrivalRefused(errors.INVALID_RECORD, f"the batch cannot be read: {problem}") from None

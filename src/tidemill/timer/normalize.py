@@ -46,6 +46,10 @@ class RecordRefused(ValueError):
         self.index = index
 
 
+class SchedulesFull(RecordRefused):
+    """The partition has no room for the schedule of a record."""
+
+
 def normalized(
     batch: Buffer,
     stamp_ms: int,
@@ -61,8 +65,8 @@ def normalized(
     `stamp_ms` is the append time, from which delays count, `size_max` the most bytes of its records, decompressed, and
     `schedules_max` the most schedules that it may add.  One that replaces a schedule adds none: `is_recurring` says
     whether a schedule waits with an id.
-    The batch has been checked, except for its records if they are compressed.  Raise RecordRefused, or ValueError if
-    the records cannot be read or are too large.
+    The batch has been checked, except for its records if they are compressed.  Raise RecordRefused, SchedulesFull, or
+    ValueError if the records cannot be read or are too large.
     """
     block = open_block(batch, size_max=size_max)
     count, is_plain = block.header.record_count, block.header.codec == Codec.NONE
@@ -133,7 +137,7 @@ def _check_schedules(
         if own_id is None or not is_recurring(own_id):
             added.setdefault(own_id, found[at])
     if len(added) > schedules_max:
-        raise RecordRefused(
+        raise SchedulesFull(
             [*added.values()][schedules_max],
             f"{len(added)} new schedules in one batch, of which {schedules_max} are accepted now: have at most "
             f"{SCHEDULES_MAX} in a partition; cancel some, or send them to a topic with more partitions",

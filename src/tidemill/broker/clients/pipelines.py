@@ -19,6 +19,7 @@ SENT_AGAIN: Final = frozenset({
     errors.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UNKNOWN_TOPIC_ID,
     errors.NOT_LEADER_OR_FOLLOWER,
+    errors.LEADER_NOT_AVAILABLE,
     errors.NOT_ENOUGH_REPLICAS,
     errors.KAFKA_STORAGE_ERROR,
 })  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.broker_world import BrokerWorld, Client
 from tests.unit.broker.timers.timer_topic import (
     TOPIC,
     arrivals,
@@ -10,17 +10,21 @@ from tests.unit.broker.timers.timer_topic import (
     due_at,
     listed,
     named,
+    request,
     resolve,
     send,
     timers,
 )
+from tidemill.batches.builder import build_batch
 from tidemill.broker.timers import restoring
 from tidemill.broker.timers.restoring import read_part
 from tidemill.broker.timers.waiting_reader import WaitingLogs
 from tidemill.model import errors
 from tidemill.peer.timer_resolve import CANCEL
+from tidemill.shard import arrivals as arriving
 from tidemill.timer.due_row import unpack_rows
 from tidemill.timer.timer_headers import hash_of
+from tidemill.wire.messages import produce
 
 BATCHES, RECORDS = 4, 5
 COUNT = BATCHES * RECORDS
@@ -94,3 +98,69 @@ def test_nothing_is_said_of_what_waits_before_it_is_read() -> None:
     assert [errors.LEADER_NOT_AVAILABLE] * 2 == [it.error_code for it in refused]
     assert 1 == len(listed(again, timer_ids=[b"a"], max_records=1).records)
     assert 1 == resolve(again, operation=CANCEL, timer_ids=[b"a"]).changed
+
+
+EVERY_DAY = ("tidemill-schedule", b"every 1d")
+SCHEDULES = 4
+
+
+@pytest.fixture
+def restarted(monkeypatch: pytest.MonkeyPatch) -> BrokerWorld:
+    """Return a broker with as many schedules as may wait, which has restarted, and has not read what waits yet."""
+    monkeypatch.setattr(arriving, "SCHEDULES_MAX", SCHEDULES)
+    world = BrokerWorld()
+    create(world)
+    due = due_at(world.clock.now_ms + HOUR_MS)
+    send(world, *((b"old", named(f"t{it}", [*due, EVERY_DAY])) for it in range(SCHEDULES)))
+    world.pass_time(60_000)  # a checkpoint is taken
+    again = world.restarted(reads=False)
+    again.pass_time(500)
+    assert not timers(again).is_restored
+    return again
+
+
+def test_schedules_may_be_sent_again_while_what_waits_is_read(restarted: BrokerWorld) -> None:
+    """
+    Those that replace others seem new until the ids are known.  The client is asked to retry, and not told for good
+    that there are too many; but what is wrong in any case is.
+    """
+    same, more = (b"new", named("t0", [EVERY_DAY])), (b"new", named("t9", [EVERY_DAY]))
+    early = send(restarted, same)
+    wrong = send(restarted, (b"new", [("tidemill-delay", b"soon")]))
+    once = send(restarted, (b"once", due_at(restarted.clock.now_ms + HOUR_MS)))
+    restarted.reads = True
+    restarted.pass_time(500)
+
+    codes = [early.error_code, once.error_code, *(send(restarted, it).error_code for it in (same, more))]
+
+    assert [errors.LEADER_NOT_AVAILABLE, errors.NONE, errors.NONE, errors.INVALID_RECORD] == codes
+    assert "what waits in reminders-0 is being read; retry" == early.error_message
+    assert errors.INVALID_RECORD == wrong.error_code
+    assert SCHEDULES == len(timers(restarted).waiting.recurring)
+
+
+def test_the_order_of_a_producer_is_kept_while_what_waits_is_read(restarted: BrokerWorld) -> None:
+    """
+    It has sent a batch of plain records behind a schedule that is refused for now: that is refused, too.
+    """
+    now = restarted.clock.now_ms
+    due = due_at(now + HOUR_MS)
+    batches = [
+        build_batch([(b"k", value, headers, now)], producer_id=7, producer_epoch=0, base_sequence=at)  # type: ignore[list-item]
+        for at, (value, headers) in enumerate([(b"first", named("t0", [*due, EVERY_DAY])), (b"second", due)])
+    ]
+    client = Client(restarted)
+
+    def answers() -> list[tuple[int, int]]:
+        for batch in batches:
+            client.send(request(batch), 12)
+        restarted.pass_time(500)
+        found = [client.answer(produce.API, 12).responses[0].partition_responses[0] for _ in batches]
+        return [(it.error_code, it.base_offset) for it in found]
+
+    early = answers()
+    restarted.reads = True
+    restarted.pass_time(500)
+
+    assert [(errors.LEADER_NOT_AVAILABLE, -1)] * 2 == early
+    assert [(errors.NONE, SCHEDULES), (errors.NONE, SCHEDULES + 1)] == answers()
