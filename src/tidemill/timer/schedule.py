@@ -278,6 +278,14 @@ class Cron:
         return offset
 
 
+def may_be_missed(due_ms: int, now_ms: int) -> bool:
+    """
+    Return whether an occurrence that waits at `now_ms` may have to be skipped: if not, no schedule has another one by
+    then, whatever it says.
+    """
+    return now_ms >= min(due_ms + EVERY_MS_MIN, (due_ms // _MINUTE_MS + 1) * _MINUTE_MS)
+
+
 def parse_schedule(headers: Iterable[tuple[str, bytes | None]]) -> Schedule | None:
     """Return the schedule of a record, or None if its headers say none.  Raise BadSchedule."""
     pairs = [(name, value) for name, value in headers if name in (SCHEDULE, TIMEZONE, MISSED, TIMER_ID, DELAY, CANCEL)]

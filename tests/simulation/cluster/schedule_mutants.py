@@ -12,7 +12,8 @@ from tests.simulation.cluster.timer_run import contended_timer_run, eventful_tim
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.broker.timers.recurrences import Recurrences
 from tidemill.timer.due_index import DueIndex
-from tidemill.timer.schedule import Every, Missed, Schedule
+from tidemill.timer.release_batch import decoded
+from tidemill.timer.schedule import Every, Missed, Schedule, parse_schedule
 from tidemill.timer.timer_command import Recur
 from tidemill.timer.timer_partition import TimerPartition
 from tidemill.timer.waiting_set import NOT_YET_KNOWN, Outcome, WaitingSet
@@ -55,7 +56,8 @@ def logs_occurrences_before_the_release() -> Iterator[None]:
     def hasty(self: Any, rows: Any, found: Any) -> None:
         for waiting in found:
             if waiting.arrival in self.timers.waiting.recurring:
-                schedule = self._recurrences._schedules[waiting.arrival]
+                schedule = parse_schedule(decoded(waiting.record)[2])
+                assert schedule is not None, f"arrival {waiting.arrival} recurs"
                 next_ms = schedule.next(waiting.due_ms, waiting.due_ms)
                 decision = Recur(self.partition.number, waiting.arrival, waiting.due_ms, next_ms or NOT_YET_KNOWN)
                 self.decide(decision, lambda _: None)
@@ -107,6 +109,13 @@ def skips_occurrences_of_all() -> Iterator[None]:
 def releases_what_was_missed() -> Iterator[None]:
     """Let a schedule with missed=none release an occurrence, however late it is."""
     with patch.object(Schedule, "is_missed", lambda self, due_ms, now_ms: False):
+        yield
+
+
+@contextmanager
+def releases_without_the_schedule() -> Iterator[None]:
+    """Let a leader not read the schedule of a record whose occurrence may have to be skipped before it is released."""
+    with patch.object(Recurrences, "unknown", lambda self, found, now_ms: []):
         yield
 
 
@@ -201,6 +210,7 @@ MUTANTS = (
     TimerMutant(makes_up_for_every_occurrence, 0, _eventful),
     TimerMutant(skips_occurrences_of_all, 5, _eventful),
     TimerMutant(releases_what_was_missed, 4, _eventful),
+    TimerMutant(releases_without_the_schedule, 3, _eventful),
     TimerMutant(ignores_time_zones, 0, _eventful),
     TimerMutant(lets_an_occurrence_survive_its_cancel, 14, _contended),
     TimerMutant(forgets_the_last_release_on_restart, 3, _eventful),

@@ -23,6 +23,7 @@ from tidemill.timer.schedule import (
     Cron,
     Every,
     Schedule,
+    may_be_missed,
     parse_schedule,
 )
 
@@ -111,6 +112,23 @@ def shown(due_ms: int | None, zone: str = UTC_NAME) -> str:
     """Return what the clock shows at a time, with the distance from UTC."""
     assert due_ms is not None
     return datetime.fromtimestamp(due_ms / 1_000, ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M %z")
+
+
+@given(
+    st.sampled_from(["every 1s", "every 1001ms", "every 1m", "cron * * * * *", "cron 1 8 * * *", "cron */7 * * * MON"]),
+    st.integers(0, 2 * 60_000),
+    st.integers(0, 2 * 60_000),
+)
+@example("every 1s", 0, 1_000)
+@example("cron * * * * *", 59_999, 1)
+def test_no_schedule_skips_what_cannot_be_missed(text: str, shift_ms: int, late_ms: int) -> None:
+    """
+    Without the schedule, it is known that an occurrence is in time, also if it was moved.
+    """
+    schedule, due_ms = schedule_of(text, missed="none"), ms("2027-07-05 08:00") + shift_ms
+
+    assert may_be_missed(due_ms, due_ms + late_ms) or not schedule.is_missed(due_ms, due_ms + late_ms)
+    assert not may_be_missed(due_ms, due_ms)
 
 
 def punctual(schedule: Schedule, begin_ms: int, end_ms: int) -> list[int]:

@@ -8,7 +8,7 @@ aside until that is decided.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from tidemill.broker.machine import Machine
 from tidemill.broker.repeated_events import RepeatedEvents
@@ -38,6 +38,8 @@ IN_FLIGHT_MAX: Final = 4
 IN_FLIGHT_BYTES_MAX: Final = 8 << 20
 RETRY_MS: Final = 1_000  # after a failed read, or a record that the journal does not take
 LOGGED_TRIES: Final = 3_600  # after a record was tried so often, it is logged again after as many tries
+
+T = TypeVar("T")
 
 
 class LedTimers:
@@ -245,39 +247,53 @@ class LedTimers:
 
     def _read(self, rows: Sequence[DueRow]) -> None:
         ahead = self._ahead.take(rows)
-        unknown = self._recurrences.unknown(row.arrival for row in rows)
         try:
-            found = None if unknown else read_waiting(self._logs, rows, ahead, may_wait=False)
+            found = read_waiting(self._logs, rows, ahead, may_wait=False)
         except (OSError, OffsetGone) as error:
             self._failed(rows, error)
             return
         if found is not None:
             self._propose(rows, found)
             return
-        if not unknown:  # it was not the disk that they waited for
-            self._counters.read_ahead_misses += len(rows) - len(ahead)
+        self._counters.read_ahead_misses += len(rows) - len(ahead)
+
+        def read() -> list[Waiting]:
+            found = read_waiting(self._logs, rows, ahead, may_wait=True)
+            assert found is not None, "a read that may wait returns records"
+            return found
+
+        self._in_job(rows, read, lambda found: self._was_read(rows, found))
+
+    def _read_schedules(self, rows: Sequence[DueRow], found: Sequence[Waiting], unknown: Sequence[Waiting]) -> None:
+        """Read the schedules of some records that were found for `rows`, then propose all of them."""
+
+        def done(schedules: dict[int, Schedule]) -> None:
+            self._recurrences.adopt(schedules)
+            self._was_read(rows, found)
+
+        self._in_job(rows, lambda: schedules_of(unknown), done)
+
+    def _in_job(self, rows: Sequence[DueRow], read: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Read what the release of `rows` needs, in a job.  Nothing of the partition is taken meanwhile."""
         self._is_reading = True
 
-        def read() -> tuple[list[Waiting], dict[int, Schedule]] | Exception:
+        def job() -> T | Exception:
             try:
-                found = read_waiting(self._logs, rows, ahead, may_wait=True)
-                assert found is not None, "a read that may wait returns records"
-                return found, schedules_of(it for it in found if it.arrival in unknown)
+                return read()
             except (OSError, OffsetGone, BadSchedule) as error:
                 return error
 
-        def done(found: tuple[list[Waiting], dict[int, Schedule]] | Exception) -> None:
+        def done(found: T | Exception) -> None:
             if self._is_over:
                 return
             self._is_reading = False
-            if isinstance(found, tuple):
-                self._recurrences.adopt(found[1])
-                self._was_read(rows, found[0])
-            else:
+            if isinstance(found, Exception):
                 self._failed(rows, found)
+            else:
+                then(found)
             self._ready(self)
 
-        self._machine.read_jobs.submit(read, done, self._machine.failed)
+        self._machine.read_jobs.submit(job, done, self._machine.failed)
 
     def _was_read(self, rows: Sequence[DueRow], found: Sequence[Waiting]) -> None:
         """Propose records that a job has read, except for those that have changed meanwhile."""
@@ -304,7 +320,7 @@ class LedTimers:
                 topic=self.partition.topic,
                 partition=self.partition.number,
                 problem=str(error),
-                then="nothing of the partition is released until a later try",
+                then="the schedules of the partition, and perhaps its other records, wait for a later try",
                 fix="install the newest version of tzdata for all brokers, or cancel the record",
             )
 
@@ -320,6 +336,10 @@ class LedTimers:
         # clock of a voter has stepped; consumers rely on timestamps that are not before the times of their records.
         latest_ms = found[-1].due_ms if found else 0
         stamp = max(self._append_time, latest_ms)
+        unknown = self._recurrences.unknown(found, stamp)
+        if unknown:
+            self._read_schedules(rows[: len(found)], found, unknown)
+            return
         if self.timers.waiting.recurring:
             found = [it for it in found if not self._recurrences.is_missed(it, stamp)]
         if not found:

@@ -7,6 +7,7 @@ leader finds those whose next time is not in the log yet in the waiting set.  Th
 next time is committed: a new leader skips them again.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -16,12 +17,15 @@ from tidemill.broker.timers.waiting_reader import WaitingLogs, read_waiting
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.timer.due_row import KEPT, DueRow
 from tidemill.timer.release_batch import Waiting, decoded
-from tidemill.timer.schedule import BadSchedule, Schedule, parse_schedule
+from tidemill.timer.schedule import BadSchedule, Missed, Schedule, may_be_missed, parse_schedule
 from tidemill.timer.timer_command import Recur
+from tidemill.timer.timer_headers import MISSED
 from tidemill.timer.timer_partition import TimerPartition
 from tidemill.timer.waiting_set import NOT_YET_KNOWN
 
 JOB_MAX: Final = 200  # next occurrences that one job computes, and that are proposed in one turn of the event loop
+_SKIPS: Final = re.compile(b"%b.{1,10}%b" % (MISSED.encode(), Missed.NONE.encode()), re.DOTALL)
+"""Matches a record with `tidemill-missed: none`, in which the length of the value lies between the two."""
 
 
 class _Ended(NamedTuple):
@@ -70,10 +74,14 @@ class Recurrences:
         """Whether the next occurrence of any arrival is to be computed."""
         return bool(self._timers.waiting.unscheduled or self._skipped)
 
-    def unknown(self, arrivals: Iterable[int]) -> set[int]:
-        """Return those arrivals that have schedules which were not adopted yet."""
+    def unknown(self, found: Sequence[Waiting], now_ms: int) -> list[Waiting]:
+        """
+        Return those records, of some that are about to be released, whose schedules `is_missed` must know: their
+        occurrences may be skipped, and the schedules were not adopted yet.
+        """
         recurring = self._timers.waiting.recurring
-        return {it for it in arrivals if it in recurring and it not in self._schedules} if recurring else set()
+        due = [it for it in found if it.arrival in recurring and may_be_missed(it.due_ms, now_ms)] if recurring else []
+        return [it for it in due if it.arrival not in self._schedules and _SKIPS.search(it.record)]
 
     def adopt(self, schedules: Mapping[int, Schedule]) -> None:
         """Take note of the schedules of arrivals, which a job has read."""
@@ -85,11 +93,12 @@ class Recurrences:
     def is_missed(self, waiting: Waiting, now_ms: int) -> bool:
         """
         Return whether a record that is about to be released has a schedule by which this occurrence is skipped; if so,
-        `compute` finds the next one.  The schedule has been adopted.
+        `compute` finds the next one.  The record is not `unknown` at that time.
         """
         if waiting.arrival not in self._timers.waiting.recurring:
             return False
-        if not self._schedules[waiting.arrival].is_missed(waiting.due_ms, now_ms):
+        schedule = self._schedules.get(waiting.arrival)
+        if schedule is None or not schedule.is_missed(waiting.due_ms, now_ms):
             return False
         self._skipped[waiting.arrival] = _Ended(waiting.arrival, waiting.due_ms, now_ms)
         self._has_more()

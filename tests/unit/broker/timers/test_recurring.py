@@ -13,6 +13,7 @@ from tests.unit.broker.timers.timer_topic import (
     Headers,
     create,
     delay,
+    due_at,
     led,
     listed,
     named,
@@ -305,6 +306,54 @@ def test_a_record_that_is_released_is_not_late_for_what_is_skipped(world: Broker
     assert [b"now", b"tick"] == values(world)
 
 
+OUTAGE_MS = 30_000
+
+
+@pytest.mark.parametrize(
+    ("missed", "late_ms", "is_read"),
+    [
+        ({}, OUTAGE_MS, False),
+        ({"missed": "one"}, OUTAGE_MS, False),
+        ({"missed": "all"}, OUTAGE_MS, False),
+        ({"missed": "none"}, 999, False),
+        ({"missed": "none"}, OUTAGE_MS, True),
+    ],
+    ids=str,
+)
+def test_a_release_waits_for_a_schedule_only_if_it_may_be_skipped(
+    world: BrokerWorld, missed: dict[str, str], late_ms: int, is_read: bool
+) -> None:
+    """
+    A job would parse the schedules of all that is due, and what is due behind would wait.  But what is to be skipped if
+    it was missed waits for its schedule, and later records wait for it, because they come in order.
+    """
+    due = world.clock.now_ms // 60_000 * 60_000 + 60_000
+    begin = {**missed, "deliver-at": str(due)}
+    send(world, (b"tick", every("20s", **begin)), (b"now", due_at(due + 1)))
+    world.reads = False
+    world.clock.now_ms = due + late_ms
+    world.pass_time(0)
+    came = values(world)
+
+    world.reads = True
+    world.pass_time(0)
+
+    assert ([] if is_read else [b"tick", b"now"]) == came
+    assert ([b"now"] if is_read else [b"tick", b"now"]) == values(world)[:2]
+
+
+@pytest.mark.parametrize("value", [b"none", b"tidemill-missed", b"x" * 5_000])
+def test_what_is_missed_is_skipped_whatever_else_its_record_has(world: BrokerWorld, value: bytes) -> None:
+    """The bytes of a record say whether its occurrence may be skipped: other headers may be before or behind that."""
+    missed = {"missed": "none", "deliver-at": str(world.clock.now_ms - HOUR_MS)}
+    others = [("a", b"tidemill-missed"), ("tidemill-misse", b"d")]
+    send(world, (value, [*others, *every("1d", **missed), *others]), (value, [*others, *every("1d", "b"), *others]))
+
+    world.pass_time(1_000)
+
+    assert [b"b"] == [it.headers["tidemill-timer-id"] for it in released(world)]
+
+
 def skipping(world: BrokerWorld) -> None:
     """Let a record be skipped whose next occurrence a job is about to compute."""
     world.pass_time(1_000)
@@ -377,23 +426,31 @@ def test_the_next_leader_skips_again(world: BrokerWorld) -> None:
     assert ([], ms(2024, 11, 1)) == (values(again), listed(again).next_due_ms)
 
 
-def test_a_schedule_that_a_broker_does_not_know_waits(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_schedule_that_a_broker_does_not_know_waits(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch, in_time: bool
+) -> None:
     """
-    The last leader had newer time zones.  The broker says so, tries again, and runs on.
+    The last leader had newer time zones.  The broker says so, tries again, and runs on.  What it need not know for a
+    release comes meanwhile: an occurrence that no schedule skips, and other records.
     """
-    send(world, (b"x", cron("* * * * *", "a", timezone="Europe/Berlin", **{"deliver-at": str(world.clock.now_ms + 1)})))
+    begin = {"deliver-at": str(world.clock.now_ms + (1_000 if in_time else -61_000))}
+    zone = {"timezone": "Europe/Berlin", "missed": "none", **begin}
+    send(world, (b"x", cron("* * * * *", "a", **zone)), (b"once", delay("45s")))
     parse = recurrences.parse_schedule
 
     def unknown(headers: Headers) -> None:
         raise BadSchedule("no such zone")
 
     monkeypatch.setattr(recurrences, "parse_schedule", unknown)
-    world.pass_time(90_000)
+    world.pass_time(50_000)
     came = values(world)
     monkeypatch.setattr(recurrences, "parse_schedule", parse)
-    world.pass_time(3_000)
+    world.pass_time(2_000)
+    world.pass_time(60_000)
 
-    assert ([], [b"x"]) == (came, values(world))
+    assert ([b"x", b"once"] if in_time else []) == came
+    assert len(came) < len(values(world)) and {b"x", b"once"} == {*values(world)}
     said = [it for it in world.events if "schedule not known" in it]
     assert len(said) == 1 and "arrival 0: no such zone" in said[0]
 
