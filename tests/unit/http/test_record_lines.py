@@ -439,13 +439,14 @@ def test_a_stop_of_the_broker_says_which_lines_are_written(
     assert found == (status, answer.get("error"), answer["line"], answer["written"])
 
 
-def test_records_in_flight_are_awaited_when_the_broker_stops() -> None:
-    """Their leaders, on other brokers, answer within milliseconds."""
+@pytest.mark.parametrize("pauses", [True, False])
+def test_records_in_flight_are_awaited_when_the_broker_stops(pauses: bool) -> None:
+    """Their leaders, on other brokers, answer within milliseconds; whether the body has arrived to its end or not."""
     leaders = LeadersStub()
     leaders.is_open.clear()
 
     async def run() -> tuple[int, Any]:
-        sending = asyncio.ensure_future(produced(leaders, [lines_of({"partition": 0})], pauses=True))
+        sending = asyncio.ensure_future(produced(leaders, [lines_of({"partition": 0})], pauses=pauses))
         await asyncio.sleep(0.05)
         sending.cancel()
         await asyncio.sleep(0.05)

@@ -167,7 +167,8 @@ class TopicWriter:
 
     async def finish(self) -> None:
         """Return when all records are written, except those behind a refusal in the same partition."""
-        await asyncio.gather(*(it.sending for it in self._partitions.values() if it.sending is not None))
+        sending = (it.sending for it in self._partitions.values() if it.sending is not None)
+        await asyncio.shield(asyncio.gather(*sending))  # they go on if this is cancelled
 
     def close(self) -> None:
         """Send nothing more.  Batches in flight may be written."""
