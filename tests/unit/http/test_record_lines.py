@@ -38,6 +38,7 @@ class LeadersStub:
         self.is_open = asyncio.Event()
         self.is_open.set()
         self.leaderless: set[int] = set()
+        self.unreachable: set[int] = set()
         self.batch_bytes_max: int | None = None  # as max.message.bytes of the topic
         self.asked = 0
         self.waiting = 0
@@ -53,6 +54,8 @@ class LeadersStub:
 
     async def ask_listener(self, _: int, __: object, request: Any) -> Any:
         ((data,),) = (it.partition_data for it in request.topic_data)
+        if data.index in self.unreachable:
+            raise Unreachable("not registered", is_sent=False)
         self.asked += 1
         self.waiting += len(data.records)
         await self.is_open.wait()
@@ -456,6 +459,30 @@ def test_records_in_flight_are_awaited_when_the_broker_stops(pauses: bool) -> No
     status, answer = asyncio.run(run())
 
     assert (503, None, 2, [[0, 0, 1]]) == (status, answer.get("error"), answer["line"], answer["written"])
+
+
+@pytest.mark.parametrize("is_led", [False, True])
+def test_lines_that_no_leader_has_got_are_not_in_doubt(monkeypatch: pytest.MonkeyPatch, is_led: bool) -> None:
+    """
+    While a broker stops, it knows no leaders and reaches none.  Nothing is awaited, and the client may send the lines
+    again.
+    """
+    monkeypatch.setattr(record_lines, "STOP_S_MAX", 60)
+    leaders = LeadersStub()
+    leaders.leaderless = set() if is_led else {0}
+    leaders.unreachable = {0}
+
+    async def run() -> tuple[int, Any]:
+        sending = asyncio.ensure_future(produced(leaders, [lines_of({"partition": 1}, {"partition": 0})], pauses=True))
+        await asyncio.sleep(0.05)
+        sending.cancel()
+        return await sending
+
+    status, answer = asyncio.run(run())
+
+    assert (503, None, 2) == (status, answer.get("error"), answer["line"])
+    assert [[1, 0, 1], [None, None, 1]] == answer["written"]
+    assert "from line on" in answer["detail"]
 
 
 def test_blank_lines_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:

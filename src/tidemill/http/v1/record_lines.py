@@ -104,13 +104,16 @@ async def produce_lines(call: Call) -> "RunsResponse":
 
 async def _stopped(writer: TopicWriter) -> Refused:
     """Return the refusal of the lines that a stop of the broker cuts off, after a wait for those in flight."""
-    finishing = asyncio.ensure_future(writer.finish())
-    await asyncio.wait((finishing,), timeout=STOP_S_MAX)
-    writer.close()
-    if writer.is_empty:
-        return Refused(503, "this broker stops: send the lines from line on to another broker", retry_after_s=1)
-    unknown = "this broker stops, and it is not known whether the lines that are null in written were written"
-    return Refused(503, unknown, retry_after_s=1, error=errors.name(errors.REQUEST_TIMED_OUT))
+    answers = asyncio.ensure_future(writer.wait_for_answers())
+    await asyncio.wait((answers,), timeout=STOP_S_MAX)
+    answers.cancel()
+    is_in_doubt = writer.is_in_doubt
+    writer.close()  # in the same turn, so that no other batch leaves
+    if is_in_doubt:
+        unknown = "this broker stops, and it is not known whether the lines that are null in written were written"
+        return Refused(503, unknown, retry_after_s=1, error=errors.name(errors.REQUEST_TIMED_OUT))
+    stops = "this broker stops: send the lines from line on to another broker"
+    return writer.refused or Refused(503, stops, retry_after_s=1)
 
 
 class _Lines:

@@ -97,6 +97,7 @@ class TopicWriter:
         self._keyless = self._led_from(brokers.random_number() % topic.partition_count)
         self._keyless_bytes = 0
         self.waiting_bytes = 0  # of records that are not written yet
+        self._asked = 0  # batches that leaders have got, and not answered yet
         self._room = asyncio.Event()
         self.refused: Refused | None = None  # a refusal of a batch: one after which it may be written, if there is any
 
@@ -154,14 +155,20 @@ class TopicWriter:
         return any(it.is_refused for it in self._partitions.values())
 
     @property
-    def is_empty(self) -> bool:
-        """Whether all records that were added are written."""
-        return not self.waiting_bytes
+    def is_in_doubt(self) -> bool:
+        """Whether a leader has a batch that it has not answered yet: it may be written, also after `close`."""
+        return self._asked > 0
 
     async def wait_for_room(self, waiting_max: int | None = None) -> None:
         """Return when at most `waiting_max` bytes wait (`WAITING_BYTES_MAX`), or when the writer is stopped."""
         bytes_max = WAITING_BYTES_MAX if waiting_max is None else waiting_max
         while self.waiting_bytes > bytes_max and not self.is_stopped:
+            self._room.clear()
+            await self._room.wait()
+
+    async def wait_for_answers(self) -> None:
+        """Return when no batch is in doubt."""
+        while self.is_in_doubt:
             self._room.clear()
             await self._room.wait()
 
@@ -265,9 +272,11 @@ class TopicWriter:
             partition_data=[produce.Request.Topic.Partition(index=partition, records=batch)],
         )
         request = produce.Request(acks=ACKS_ALL, timeout_ms=timeout_ms, topic_data=[asked])
+        self._asked += 1
         try:
             response = await self._brokers.ask_listener(place.leader, produce.API, request)
         except Unreachable as lost:
+            self._answered()
             if not lost.is_sent:
                 return None
             raise _MayBeWritten(
@@ -276,8 +285,13 @@ class TopicWriter:
                 retry_after_s=RETRY_AFTER_S,
                 error="REQUEST_TIMED_OUT",
             ) from lost
+        self._answered()
         ((answer,),) = (it.partition_responses for it in response.responses)
         return answer
+
+    def _answered(self) -> None:
+        self._asked -= 1
+        self._room.set()
 
 
 def _refused(answer: Any, topic: Topic, partition: int) -> Refused:
