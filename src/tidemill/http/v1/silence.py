@@ -6,32 +6,38 @@ that waits.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 GONE_S_MAX: Final = 3.0  # of a broker that is not up, before its requests are given up: others lead meanwhile
 CHECK_S: Final = 0.25
 
 
-@contextmanager
-def ended_by_silence(limit: asyncio.Timeout, is_up: Callable[[], bool], gone_s: float | None = None) -> Iterator[None]:
+def ended_by_silence(
+    limit: asyncio.Timeout, is_up: Callable[[], bool], gone_s: float | None = None
+) -> AbstractContextManager[None]:
     """
     Let `limit` expire when the broker has not been up for `gone_s` (GONE_S_MAX).  `is_up` says whether its heartbeats
     arrive.
     """
+    return ended_after(limit, GONE_S_MAX if gone_s is None else gone_s, lambda: not is_up())
+
+
+@contextmanager
+def ended_after(limit: asyncio.Timeout, seconds: float, is_true: Callable[[], bool]) -> Iterator[None]:
+    """Let `limit` expire when `is_true` has been true for so many seconds without a break."""
     loop = asyncio.get_running_loop()
-    gone_s_max = GONE_S_MAX if gone_s is None else gone_s
-    gone_since: float | None = None
+    since: float | None = None
     checking: asyncio.TimerHandle
 
     def check() -> None:
-        nonlocal checking, gone_since
+        nonlocal checking, since
         now = loop.time()
-        if is_up():
-            gone_since = None
-        elif gone_since is None:
-            gone_since = now
-        if gone_since is not None and now - gone_since >= gone_s_max and not limit.expired():
+        if not is_true():
+            since = None
+        elif since is None:
+            since = now
+        if since is not None and now - since >= seconds and not limit.expired():
             limit.reschedule(now)
         checking = loop.call_later(CHECK_S, check)
 

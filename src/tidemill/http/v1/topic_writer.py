@@ -17,9 +17,10 @@ from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.native import scan
 from tidemill.batches.records import HEADER_MEMORY, RECORD_MEMORY
 from tidemill.http.v1.brokers import Brokers, Unreachable
-from tidemill.http.v1.budgets import Budgets
+from tidemill.http.v1.budgets import FREE_BYTES, Budgets
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, without_leader
+from tidemill.http.v1.silence import ended_after
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
 from tidemill.wire.messages import produce
@@ -29,6 +30,7 @@ WAITING_BYTES_MAX: Final = 2 << 20  # of memory of records that are not written 
 ANSWER_S_MAX: Final = 15.0  # for a batch, with the wait for its leader: clients give up after 20 s
 RETRY_S_MAX: Final = 10.0  # for how long a leader that moves is asked again: longer than most elections
 SCARCE_S_MAX: Final = 1.0  # likewise, while others need the memory of the records: longer than a transfer of leadership
+SCARCE_ANSWER_S_MAX: Final = 5.0  # likewise for an answer; longer than it takes, because its outcome is not known then
 PAUSE_S: Final = 0.1
 ACKS_ALL: Final = -1
 _OVERHEAD: Final = 32  # bytes of a record beside its key, value and headers, about
@@ -274,24 +276,39 @@ class TopicWriter:
         request = produce.Request(acks=ACKS_ALL, timeout_ms=timeout_ms, topic_data=[asked])
         self._asked += 1
         try:
-            response = await self._brokers.ask_listener(place.leader, produce.API, request)
+            async with asyncio.timeout(None) as limit:
+                with ended_after(limit, SCARCE_ANSWER_S_MAX, lambda: self._is_in_the_way):
+                    response = await self._brokers.ask_listener(place.leader, produce.API, request)
+        except TimeoutError as late:
+            self._answered()
+            problem = "its leader has not answered yet, and other requests need the memory"
+            raise _unknown(topic, partition, problem) from late
         except Unreachable as lost:
             self._answered()
             if not lost.is_sent:
                 return None
-            raise _MayBeWritten(
-                503,
-                f"it is not known whether partition {partition} of topic {topic.name} has taken the records: {lost}",
-                retry_after_s=RETRY_AFTER_S,
-                error="REQUEST_TIMED_OUT",
-            ) from lost
+            raise _unknown(topic, partition, str(lost)) from lost
         self._answered()
         ((answer,),) = (it.partition_responses for it in response.responses)
         return answer
 
+    @property
+    def _is_in_the_way(self) -> bool:
+        """Whether others need the memory of the records that wait here."""
+        return self._budgets.is_scarce and self.waiting_bytes > FREE_BYTES
+
     def _answered(self) -> None:
         self._asked -= 1
         self._room.set()
+
+
+def _unknown(topic: Topic, partition: int, problem: str) -> _MayBeWritten:
+    return _MayBeWritten(
+        503,
+        f"it is not known whether partition {partition} of topic {topic.name} has taken the records: {problem}",
+        retry_after_s=RETRY_AFTER_S,
+        error="REQUEST_TIMED_OUT",
+    )
 
 
 def _refused(answer: Any, topic: Topic, partition: int) -> Refused:
