@@ -92,7 +92,7 @@ async def produced(
     messages = iter([*({"type": "http.request", "body": part, "more_body": True} for part in parts), last])
 
     async def receive() -> dict[str, Any]:
-        message = next(messages)
+        message = next(messages, last)
         if pauses and not message.get("body"):
             await asyncio.sleep(60)  # longer than any bound of this test
         return message
@@ -110,6 +110,10 @@ async def produced(
     await response({}, receive, send)  # type: ignore[arg-type]
     assert is_read == ([] == [*messages]), "whether the body was read to its end"
     return sent[0]["status"], json.loads(b"".join(it.get("body", b"") for it in sent))
+
+
+async def _nothing_dropped(*_: object) -> None:
+    """Stand for a client that sends nothing more."""
 
 
 @pytest.fixture(autouse=True)
@@ -461,6 +465,22 @@ def test_records_in_flight_are_awaited_when_the_broker_stops(pauses: bool) -> No
     assert (503, None, 2, [[0, 0, 1]]) == (status, answer.get("error"), answer["line"], answer["written"])
 
 
+def test_the_rest_of_a_body_is_read_when_the_broker_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a moment: a client that sends everything before it reads would get the end of its connection instead."""
+    monkeypatch.setattr(record_lines, "STOP_S_MAX", 0.05)
+    line, pause = lines_of({"partition": 0}), b""
+
+    async def run() -> tuple[int, Any]:
+        sending = asyncio.ensure_future(produced(LeadersStub(), [line, pause, line, line], pauses=True, is_read=True))
+        await asyncio.sleep(0.05)
+        sending.cancel()
+        return await sending
+
+    status, answer = asyncio.run(run())
+
+    assert (503, 2, [[0, 0, 1]]) == (status, answer["line"], answer["written"])
+
+
 @pytest.mark.parametrize("is_led", [False, True])
 def test_lines_that_no_leader_has_got_are_not_in_doubt(monkeypatch: pytest.MonkeyPatch, is_led: bool) -> None:
     """
@@ -468,6 +488,7 @@ def test_lines_that_no_leader_has_got_are_not_in_doubt(monkeypatch: pytest.Monke
     again.
     """
     monkeypatch.setattr(record_lines, "STOP_S_MAX", 60)
+    monkeypatch.setattr(record_lines, "_drop", _nothing_dropped)
     leaders = LeadersStub()
     leaders.leaderless = set() if is_led else {0}
     leaders.unreachable = {0}

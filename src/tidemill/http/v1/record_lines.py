@@ -91,7 +91,8 @@ async def produce_lines(call: Call) -> "RunsResponse":
         refused = await lines.read(parts)
         await writer.finish()
     except asyncio.CancelledError:  # by the HTTP server, when the broker stops
-        return await lines.refusal(await _stopped(writer))
+        dropping = asyncio.ensure_future(_drop(body_parts(call.request), STOP_S_MAX))
+        return await lines.refusal(await _stopped(writer), dropping)
     finally:
         writer.close()
     refused = writer.refused or refused
@@ -227,9 +228,10 @@ class _Lines:
         at = bisect_right(before, record)
         return record + 1 + (counts[at - 1] if at else 0)
 
-    async def refusal(self, refused: Refused) -> "RunsResponse":
+    async def refusal(self, refused: Refused, dropping: asyncio.Task[None] | None = None) -> "RunsResponse":
         """Return the response to lines of which not all are written, when nothing more is sent."""
-        return RunsResponse(refused.with_fields(line=await self._first_missing()).answer, self._writer.runs())
+        answer = refused.with_fields(line=await self._first_missing()).answer
+        return RunsResponse(answer, self._writer.runs(), dropping)
 
     async def _first_missing(self) -> int:
         """Return the number of the first line that was not written."""
@@ -243,10 +245,10 @@ class _Lines:
         return self._line_of(before)
 
 
-async def _drop(parts: AsyncIterator[bytes]) -> None:
+async def _drop(parts: AsyncIterator[bytes], seconds: float = DROP_S_MAX) -> None:
     """Read the rest of a body for a while: a response before its end would be lost with the connection."""
     try:
-        async with asyncio.timeout(DROP_S_MAX):
+        async with asyncio.timeout(seconds):
             async for _ in parts:
                 pass
     except (TimeoutError, Refused, asyncio.CancelledError):  # the last, when the broker stops
@@ -254,11 +256,15 @@ async def _drop(parts: AsyncIterator[bytes]) -> None:
 
 
 class RunsResponse:
-    """An ASGI response: an object of JSON whose last field, `written`, is a list of runs; it may be long."""
+    """
+    An ASGI response: an object of JSON whose last field, `written`, is a list of runs; it may be long.  It ends when
+    the rest of the body is dropped: the connection, closed with unread bytes, would lose what the client has not got.
+    """
 
-    def __init__(self, answer: Answer, runs: Iterator[Run]) -> None:
+    def __init__(self, answer: Answer, runs: Iterator[Run], dropping: asyncio.Task[None] | None = None) -> None:
         self._answer = answer
         self._runs = runs
+        self._dropping = dropping
 
     async def __call__(self, _: Scope, __: Receive, send: Send) -> None:
         status, content_type, text, more = self._answer
@@ -270,6 +276,11 @@ class RunsResponse:
             await send_part(send, part + separator + msgspec.json.encode(runs)[1:-1])
             part, separator = b"", b","
             await asyncio.sleep(0)
+        if self._dropping is not None:
+            await send_part(send, part + b"]}\n")
+            await self._dropping
+            await send({"type": "http.response.body", "body": b""})
+            return
         await send({"type": "http.response.body", "body": part + b"]}\n"})
 
 
