@@ -99,6 +99,7 @@ class Recurrences:
             return False
         schedule = self._schedules.get(waiting.arrival)
         if schedule is None or not schedule.is_missed(waiting.due_ms, now_ms):
+            self._skipped.pop(waiting.arrival, None)  # it has been moved back since, and is released now
             return False
         self._skipped[waiting.arrival] = _Ended(waiting.arrival, waiting.due_ms, now_ms)
         self._has_more()
@@ -173,7 +174,12 @@ class Recurrences:
             if self._is_free(arrival) and self._is_current(ended):
                 self._busy.add(arrival)
                 decision = Recur(self._number, arrival, ended.due_ms, NOT_YET_KNOWN if due_ms is None else due_ms)
-                self._decide(decision, lambda _, arrival=arrival: self._busy.discard(arrival))  # type: ignore[misc]
+                self._decide(decision, lambda _, ended=ended: self._decided(ended))  # type: ignore[misc]
+
+    def _decided(self, ended: _Ended) -> None:
+        self._busy.discard(ended.arrival)
+        if self._skipped.get(ended.arrival) == ended:
+            del self._skipped[ended.arrival]  # if the record is moved back to this time, it counts anew
 
     def _row(self, arrival: int) -> DueRow:
         kept = self._timers.kept_offset(arrival)

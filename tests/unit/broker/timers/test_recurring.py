@@ -416,6 +416,17 @@ def test_what_is_skipped_may_change_while_its_next_occurrence_is_computed(
     assert ([b"once"] if change == "replaced" else [b"x"] if change == "moved" else []) == values(world)
 
 
+def test_what_was_skipped_is_forgotten_with_its_next_occurrence(world: BrokerWorld) -> None:
+    """If its record is moved back to the time of the one that was skipped, that counts anew."""
+    skipping(world)
+    world.reads = True
+
+    while timers(world).waiting.recurring[0].next_ms != ms(2024, 11, 1):
+        assert world.step()
+
+    assert {} == led(world)._recurrences._skipped
+
+
 def test_the_next_leader_skips_again(world: BrokerWorld) -> None:
     """The leader dies before the next occurrence of what it has skipped is in the log."""
     skipping(world)
