@@ -22,10 +22,10 @@ from tidemill.wire.first_bytes import ClientProtocol, protocol_of
 ANSWERED_MAX: Final = 64  # connections beyond the most that are served: they get status 503, further ones nothing
 EVICTED_AFTER_S: Final = 1.0  # without a request, while few connections are left: a client sends one within this time
 READ_BYTES_MAX: Final = 64 << 10  # of a connection at once
-READ_BYTES_FIRST: Final = 2 << 10  # until it is known how long they take to parse: heads of requests are smaller
+READ_BYTES_FIRST: Final = 1 << 10  # until it is known how long they take to parse: heads of requests are smaller
 READ_BYTES_MIN: Final = 128
 PARSED_S_MAX: Final = 0.00025  # after a read that took longer to parse, less is read
-RECEIVED_BYTES_MAX: Final = 1 << 20  # by all connections together, which requests hold before they count it
+RECEIVED_BYTES_MAX: Final = 4 << 20  # by all connections together, which requests hold before they count it
 Refused = Callable[[ClientProtocol, str], None]
 """Called with the protocol that has arrived instead of HTTP, and the client's host."""
 
