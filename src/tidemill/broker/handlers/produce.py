@@ -101,99 +101,112 @@ class _Production:
         Append the batches of `topics` and return their responses; batches that must first be recompressed, or wait for
         another turn, are added to `deferred`.  `is_again` means that the request has already been counted.
         """
-        context, acks = self._context, self._request.acks
-        responses: list[TopicResponse] = []
+        context = self._context
         broker = context.broker
-        awaited = self._awaited
         table = broker.shard_table
         refusal = request_refusal(self._request, context)
-        metrics = broker.metrics
-        pipelines = context.connection.pipelines
+        responses: list[TopicResponse] = []
         for topic in topics:
             name = topic.name or table.name_of(topic.topic_id)
             partitions = table.topics.get(name) if name is not None else None
-            is_written_by_cluster = name is not None and is_internal(name)
             answers: list[PartitionResponse] = []
             responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
             counters = None
             for data in topic.partition_data:
+                batch, topic_partition = data.records, (topic.name or topic.topic_id, data.index)
                 partition = None if partitions is None else partitions.get(data.index)
-                if partition is not None and partition.arrivals is not None:
-                    partition = partition.arrivals  # records of a timer topic wait there until they are due
-                insync = 1
                 if partition is not None:
+                    partition = (
+                        partition.arrivals or partition
+                    )  # records of a timer topic wait there until they are due
                     counters = partition.counters
-                    insync = _insync_wanted(broker.image, partition)
-                topic_partition = (topic.name or topic.topic_id, data.index)
                 if refusal is not None:
                     appended = refusal
                 elif partition is None:
                     appended = unknown_partition(context, name, topic.topic_id, data.index)
-                elif not partition.shard.accepts_writes:
-                    appended = not_accepting(partition)
-                elif is_written_by_cluster:
-                    appended = Appended(
-                        errors.INVALID_TOPIC_EXCEPTION,
-                        message=f"{name} is an internal topic: clients may not write to it",
-                    )
-                elif data.records is None:
+                elif batch is None:
                     appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
-                elif pipelines and (
-                    code := pipelines.refusal(
-                        topic_partition, data.records, partition.log.producers, broker.clock.monotonic_ms()
-                    )
-                ):
-                    appended = Appended(
-                        code, message="an earlier batch of this producer was refused and has not been sent again"
-                    )
-                elif acks == ACKS_ALL and 1 < insync > partition.shard.live_voters:
-                    appended = too_few_replicas(partition, insync)
-                elif partition.compression is not None and must_recompress(partition, data.records):
-                    recompression = recompression_of(partition, data.records, context.now_ms)
-                    self._defer(topic, data.index, data.records, recompression, answers)
+                elif found := self._refusal(partition, topic_partition, batch):
+                    appended = found
+                elif partition.compression is not None and must_recompress(partition, batch):
+                    recompression = recompression_of(partition, batch, context.now_ms)
+                    self._defer(topic, data.index, batch, recompression, answers)
                     continue
                 elif partition.is_hidden and broker.arrival_turns.is_over:
-                    self._defer(topic, data.index, data.records, None, answers)
+                    self._defer(topic, data.index, batch, None, answers)
                     continue
                 else:
-                    batch = data.records
-                    size = len(batch)
-                    appended = append_batch(
-                        partition, bytearray(batch) if size <= COPIED_BYTES_MAX else batch, context.now_ms
-                    )
-                    if appended.record_count:
-                        metrics.produce_records += appended.record_count
-                        metrics.produce_batches += 1
-                        metrics.produce_bytes += size
-                        partition.counters.records_in += appended.record_count
-                        partition.counters.bytes_in += size
-                answer = PartitionResponse(
-                    index=data.index,
-                    error_code=appended.error_code,
-                    base_offset=appended.base_offset,
-                    log_append_time_ms=appended.log_append_time,
-                    log_start_offset=-1 if partition is None or appended.error_code else partition.log.log_start,
-                    error_message=appended.message,
-                )
-                if appended.record_index is not None:
-                    answer.record_errors = [
-                        RecordError(batch_index=appended.record_index, batch_index_error_message=appended.message)
-                    ]
+                    appended = self._append_batch(partition, batch)
+                answer = _answer(appended, data.index, partition)
                 answers.append(answer)
-                metrics.produce_refusals += appended.error_code != errors.NONE
-                if appended.error_code and partition is not None and partition.is_hidden:
-                    timer_counters = metrics.by_timer_topic.of(partition.topic)
-                    timer_counters.batches_refused += 1
-                if appended.error_code == errors.NOT_LEADER_OR_FOLLOWER:
-                    self._misdirected.append((name, data.index, answer))
-                if appended.error_code in SENT_AGAIN and data.records is not None:
-                    pipelines.refuse(topic_partition, data.records, appended.error_code, broker.clock.monotonic_ms())
-                if not appended.error_code and partition is not None:
-                    lost_leadership = partial(_lost_leadership, context, topic_partition, data.records)
-                    awaited.wait_for(partition.shard, appended, answer, acks, insync, lost_leadership)
+                if appended.error_code:
+                    self._note_refusal(answer, name, topic_partition, partition, batch)
+                elif partition is not None:
+                    insync = _insync_wanted(broker.image, partition)
+                    lost_leadership = partial(_lost_leadership, context, topic_partition, batch)
+                    self._awaited.wait_for(
+                        partition.shard, appended, answer, self._request.acks, insync, lost_leadership
+                    )
             if counters is not None and not is_again:
                 counters.produce_requests += 1
         return responses
+
+    def _refusal(self, partition: Partition, topic_partition: TopicPartition, batch: memoryview) -> Appended | None:
+        """Return why the batch is refused before it is looked at; None if it is not."""
+        context = self._context
+        if not partition.shard.accepts_writes:
+            return not_accepting(partition)
+        if is_internal(partition.topic):
+            return Appended(
+                errors.INVALID_TOPIC_EXCEPTION,
+                message=f"{partition.topic} is an internal topic: clients may not write to it",
+            )
+        pipelines = context.connection.pipelines
+        if pipelines:
+            now_ms = context.broker.clock.monotonic_ms()
+            code = pipelines.refusal(topic_partition, batch, partition.log.producers, now_ms)
+            if code:
+                return Appended(
+                    code, message="an earlier batch of this producer was refused and has not been sent again"
+                )
+        if self._request.acks == ACKS_ALL:
+            insync = _insync_wanted(context.broker.image, partition)
+            if 1 < insync > partition.shard.live_voters:
+                return too_few_replicas(partition, insync)
+        return None
+
+    def _append_batch(self, partition: Partition, batch: memoryview) -> Appended:
+        size = len(batch)
+        kept = bytearray(batch) if size <= COPIED_BYTES_MAX else batch
+        appended = append_batch(partition, kept, self._context.now_ms)
+        if appended.record_count:
+            metrics, counters = self._context.broker.metrics, partition.counters
+            metrics.produce_records += appended.record_count
+            metrics.produce_batches += 1
+            metrics.produce_bytes += size
+            counters.records_in += appended.record_count
+            counters.bytes_in += size
+        return appended
+
+    def _note_refusal(
+        self,
+        answer: PartitionResponse,
+        name: str | None,
+        topic_partition: TopicPartition,
+        partition: Partition | None,
+        batch: memoryview | None,
+    ) -> None:
+        """Count a refused batch, and remember what the refusal means for the client's next ones."""
+        broker = self._context.broker
+        broker.metrics.produce_refusals += 1
+        if partition is not None and partition.is_hidden:
+            timer_counters = broker.metrics.by_timer_topic.of(partition.topic)
+            timer_counters.batches_refused += 1
+        if answer.error_code == errors.NOT_LEADER_OR_FOLLOWER:
+            self._misdirected.append((name, answer.index, answer))
+        if answer.error_code in SENT_AGAIN and batch is not None:
+            pipelines = self._context.connection.pipelines
+            pipelines.refuse(topic_partition, batch, answer.error_code, broker.clock.monotonic_ms())
 
     def _defer(
         self,
@@ -314,6 +327,22 @@ class _Continued(Pending[Response | None]):
         self._context.broker.memory.end_work(self._bytes)
         self._context.connection.release()
         self.fail(error)
+
+
+def _answer(appended: Appended, index: int, partition: Partition | None) -> PartitionResponse:
+    answer = PartitionResponse(
+        index=index,
+        error_code=appended.error_code,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time,
+        log_start_offset=-1 if partition is None or appended.error_code else partition.log.log_start,
+        error_message=appended.message,
+    )
+    if appended.record_index is not None:
+        answer.record_errors = [
+            RecordError(batch_index=appended.record_index, batch_index_error_message=appended.message)
+        ]
+    return answer
 
 
 def _lost_leadership(context: RequestContext, topic_partition: TopicPartition, batch: memoryview | None) -> None:

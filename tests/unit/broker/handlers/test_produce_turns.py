@@ -10,6 +10,7 @@ from tidemill.batches.builder import build_batch
 from tidemill.broker.handlers import produce as handler
 from tidemill.broker.timers.arrival_turns import TURN_MS_MAX
 from tidemill.model import errors
+from tidemill.shard.append import Appended
 from tidemill.wire.messages import list_offsets, produce
 from tidemill.wire.messages.produce import Request
 
@@ -128,14 +129,14 @@ def test_all_connections_share_a_turn(world: BrokerWorld) -> None:
 def test_batches_that_wait_are_not_looked_at_in_each_turn(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request of many tiny batches would otherwise take time that grows with the square of their number."""
     looked_at = 0
-    insync_wanted = handler._insync_wanted
+    refusal = handler._Production._refusal
 
-    def counted(*arguments: Any) -> int:
+    def counted(*arguments: Any) -> Appended | None:
         nonlocal looked_at
         looked_at += 1
-        return insync_wanted(*arguments)
+        return refusal(*arguments)
 
-    monkeypatch.setattr(handler, "_insync_wanted", counted)
+    monkeypatch.setattr(handler._Production, "_refusal", counted)
     count = 100
     data = [Request.Topic.Partition(index=0, records=batch(b"x")) for _ in range(count)]
     topics = [Request.Topic(name="reminders", partition_data=data)]
