@@ -49,8 +49,8 @@ class Recurrences:
         has_more: Callable[[], None],
     ) -> None:
         """
-        `decide` proposes a decision for partition `number`, and calls a function when it is committed, or leadership is
-        lost.  `failed` takes the error of a read of a record.  `has_more` asks for a call of `compute` in a later turn.
+        `decide` proposes a decision for partition `number`, and calls a function with the outcome when it is committed,
+        or with None if it is not proposed, or leadership is lost.  `failed` takes the error of a read of a record.  `has_more` asks for a call of `compute` in a later turn.
         """
         self._number = number
         self._timers = timers
@@ -174,11 +174,12 @@ class Recurrences:
             if self._is_free(arrival) and self._is_current(ended):
                 self._busy.add(arrival)
                 decision = Recur(self._number, arrival, ended.due_ms, NOT_YET_KNOWN if due_ms is None else due_ms)
-                self._decide(decision, lambda _, ended=ended: self._decided(ended))  # type: ignore[misc]
+                self._decide(decision, lambda outcome, ended=ended: self._decided(ended, outcome))  # type: ignore[misc]
 
-    def _decided(self, ended: _Ended) -> None:
+    def _decided(self, ended: _Ended, outcome: object) -> None:
+        """Forget what was skipped, unless the decision is not in the log: then the next occurrence is computed again."""
         self._busy.discard(ended.arrival)
-        if self._skipped.get(ended.arrival) == ended:
+        if outcome is not None and self._skipped.get(ended.arrival) == ended:
             del self._skipped[ended.arrival]  # if the record is moved back to this time, it counts anew
 
     def _row(self, arrival: int) -> DueRow:

@@ -30,6 +30,7 @@ from tidemill.broker.timers import recurrences
 from tidemill.model import errors
 from tidemill.peer import timer_resolve
 from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
+from tidemill.raft.leadership_transfer import TRANSFER_MS
 from tidemill.shard import arrivals
 from tidemill.shard.shard import Shard
 from tidemill.timer.schedule import BadSchedule, Schedule
@@ -425,6 +426,28 @@ def test_what_was_skipped_is_forgotten_with_its_next_occurrence(world: BrokerWor
         assert world.step()
 
     assert {} == led(world)._recurrences._skipped
+
+
+def test_a_schedule_goes_on_if_a_transfer_of_leadership_fails() -> None:
+    """The job that computes what follows a skipped occurrence ends while the leader proposes nothing."""
+    world = ClusterWorld()
+    create(world)
+    world.lead(TOPIC, by=1)
+    leader = world[1]
+    skipping(leader)
+    world.hold(to=[2])
+    world.begin_to_lead(TOPIC, by=2)
+    world.cut_off(2)  # it dies before it can lead
+    is_proposing = leader.shard(TOPIC).accepts_writes
+    leader.reads = True
+    world.stabilize()
+    world.pass_time(TRANSFER_MS + 200)
+    world.hold()
+    world.heal()
+    world.pass_time(5_000)
+
+    assert not is_proposing and leader.shard(TOPIC).is_serving
+    assert ([], ms(2024, 11, 1)) == (values(leader), timers(leader).waiting.recurring[0].next_ms)
 
 
 def test_the_next_leader_skips_again(world: BrokerWorld) -> None:
