@@ -30,10 +30,10 @@ def appends_occurrences_twice() -> Iterator[None]:
         self._wait_until(number, next_ms)
         return True
 
-    def forgetful(self: Any) -> None:
+    def forgetful(self: Any, now_ms: int) -> None:
         self._busy.clear()
         with patch.object(TimerPartition, "is_held", lambda self, arrival: False):
-            compute(self)
+            compute(self, now_ms)
 
     def repeating(self: Any, found: Any) -> None:
         self._busy.clear()

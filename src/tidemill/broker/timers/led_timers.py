@@ -164,7 +164,7 @@ class LedTimers:
     def compute_occurrences(self) -> None:
         """Begin to compute when released records with schedules are due next."""
         if self._recurrences.is_needed and self._is_able:
-            self._recurrences.compute()
+            self._recurrences.compute(self._append_time)
 
     def scan(self, timer_ids: Collection[bytes] = (), *, has_values: bool = False) -> WaitingScan:
         """Return what waits now, or only what waits with one of these ids, to be read on another thread."""

@@ -33,7 +33,7 @@ class _Ended(NamedTuple):
 
     arrival: int
     due_ms: int
-    released_ms: int  # append time of its release; if it was skipped instead, the time at which that was decided
+    released_ms: int  # append time of its release; if it is skipped instead, the last time at which it had to be
 
 
 class Recurrences:
@@ -50,7 +50,8 @@ class Recurrences:
     ) -> None:
         """
         `decide` proposes a decision for partition `number`, and calls a function with the outcome when it is committed,
-        or with None if it is not proposed, or leadership is lost.  `failed` takes the error of a read of a record.  `has_more` asks for a call of `compute` in a later turn.
+        or with None if it is not proposed, or leadership is lost.  `failed` takes the error of a read of a record.
+        `has_more` asks for a call of `compute` in a later turn.
         """
         self._number = number
         self._timers = timers
@@ -109,13 +110,12 @@ class Recurrences:
         """Return whether an arrival still waits for an occurrence that is skipped."""
         return arrival in self._skipped and self._is_current(self._skipped[arrival])
 
-    def compute(self) -> None:
+    def compute(self, now_ms: int) -> None:
         """
-        Compute the next occurrences of what has been released or skipped, and propose them: of some, in a job, because
-        each takes a while.  If there are more, `has_more` is called when these are proposed.
+        Compute the next occurrences of what has been released, or is skipped at `now_ms`, and propose them: of some, in
+        a job, because each takes a while.  If there are more, `has_more` is called when these are proposed.
         """
-        self._skipped = {it: ended for it, ended in self._skipped.items() if self._is_current(ended)}
-        ended = [] if self._is_computing else [*islice(self._ended(), JOB_MAX)]
+        ended = [] if self._is_computing else [*islice(self._ended(now_ms), JOB_MAX)]
         if not ended:
             return
         self._is_computing = True
@@ -144,18 +144,26 @@ class Recurrences:
 
         self._machine.read_jobs.submit(compute, done, self._machine.failed)
 
-    def _ended(self) -> Iterator[_Ended]:
+    def _ended(self, now_ms: int) -> Iterator[_Ended]:
         """
         Yield the occurrences that are over, and whose next one may be proposed now.
 
         What an uncommitted change names is left out: if the change moves the record to the time of its last occurrence,
         the proposal behind it would skip the new one.  The commit of the change is followed by a call of `compute`.
+
+        What was skipped some time ago is skipped at `now_ms`, too.  If it counted from then, and more is skipped than
+        can be computed before the next occurrences, each of these would be over as soon as it is known.
         """
         recurring = self._timers.waiting.recurring
         for it in self._timers.waiting.unscheduled:
             if self._is_free(it):
                 yield _Ended(it, recurring[it].last_ms, recurring[it].released_ms)
-        yield from (ended for it, ended in self._skipped.items() if self._is_free(it))
+        for it, ended in [*self._skipped.items()]:
+            if not self._is_current(ended):
+                del self._skipped[it]
+            elif self._is_free(it):
+                self._skipped[it] = ended._replace(released_ms=max(ended.released_ms, now_ms))
+                yield self._skipped[it]
 
     def _is_free(self, arrival: int) -> bool:
         return arrival not in self._busy and not self._timers.is_held(arrival)
@@ -177,7 +185,7 @@ class Recurrences:
                 self._decide(decision, lambda outcome, ended=ended: self._decided(ended, outcome))  # type: ignore[misc]
 
     def _decided(self, ended: _Ended, outcome: object) -> None:
-        """Forget what was skipped, unless the decision is not in the log: then the next occurrence is computed again."""
+        """Forget what was skipped, if the decision is in the log.  Otherwise, what follows is computed again."""
         self._busy.discard(ended.arrival)
         if outcome is not None and self._skipped.get(ended.arrival) == ended:
             del self._skipped[ended.arrival]  # if the record is moved back to this time, it counts anew

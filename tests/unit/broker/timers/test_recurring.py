@@ -34,6 +34,7 @@ from tidemill.raft.leadership_transfer import TRANSFER_MS
 from tidemill.shard import arrivals
 from tidemill.shard.shard import Shard
 from tidemill.timer.schedule import BadSchedule, Schedule
+from tidemill.timer.timer_command import Recur
 from tidemill.wire.messages import produce
 
 HOUR_MS = 3_600_000
@@ -299,6 +300,31 @@ def test_the_event_loop_computes_no_occurrences(world: BrokerWorld, computed: li
     assert not led(world).needs_occurrences
 
 
+def test_what_is_skipped_counts_from_its_job(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Otherwise, if many others are computed before, its next occurrence is over as soon as it is known, and skipped, too.
+    """
+    decided: dict[int, int] = {}
+    decide = led(world)._recurrences._decide
+
+    def noted(decision: Recur, then: Callable[[object], None]) -> None:
+        decided.setdefault(decision.arrival, decision.next_ms)
+        decide(decision, then)
+
+    monkeypatch.setattr(recurrences, "JOB_MAX", 1)
+    monkeypatch.setattr(led(world)._recurrences, "_decide", noted)
+    world.pass_time(1_000)
+    send_only(world, *[(b"x", cron("* * * * *", f"t{it}", **PAST)) for it in range(2)])
+    while len(led(world)._recurrences._skipped) < 2:
+        assert world.step()
+    world.reads = False
+    world.pass_time(150_000)
+    world.reads = True
+    world.stabilize()
+
+    assert world.clock.now_ms // 60_000 * 60_000 == decided[1]
+
+
 def test_a_record_that_is_released_is_not_late_for_what_is_skipped(world: BrokerWorld, computed: list[int]) -> None:
     """Records that are skipped and others are due together: the others come at once."""
     send(world, *[(b"x", cron(RARE, f"t{it}", **PAST)) for it in range(300)], (b"now", ()), (b"tick", every("1h", "e")))
@@ -516,7 +542,7 @@ def test_a_leader_computes_what_the_last_one_has_not() -> None:
     create(world)
     began = world.clock.now_ms
     send(world, (b"a", every("10s")))
-    led(world)._recurrences.compute = lambda: None  # type: ignore[method-assign]
+    led(world)._recurrences.compute = lambda now_ms: None  # type: ignore[method-assign]
     world.pass_time(1_000)
     assert [0] == [*timers(world).waiting.unscheduled]
     world.pass_time(20_000)
