@@ -94,6 +94,19 @@ def forgets_holds() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def keeps_holds_of_truncated_changes() -> Iterator[None]:
+    """Let what a truncated cancel, replacement or new time names stay held."""
+    truncated = TimerPartition.truncated
+
+    def forgetful(self: Any, from_index: int) -> None:
+        with patch.object(TimerPartition, "_hold", lambda self, change, count: None):
+            truncated(self, from_index)
+
+    with patch.object(TimerPartition, "truncated", forgetful):
+        yield
+
+
 def _limit(self: Any, voters: Any, me: Any, wall_ms: int, monotonic_ms: int) -> list[int | None]:
     """Return the readings in order, the missing ones first."""
     known = [wall_ms if voter == me else self._now_at(voter, monotonic_ms) for voter in voters]
@@ -240,6 +253,7 @@ MUTANTS = (
     TimerMutant(releases_before_an_entry_of_its_term, 23),
     TimerMutant(keeps_in_flight_over_a_term, 0, contended_timer_run),
     TimerMutant(forgets_holds, 0),
+    TimerMutant(keeps_holds_of_truncated_changes, 62),
     TimerMutant(takes_the_upper_median, 10),
     TimerMutant(drops_missing_readings, 2, isolated_timer_run),
     TimerMutant(counts_all_of_the_time_since_a_reading, 5),

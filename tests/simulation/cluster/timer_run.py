@@ -23,7 +23,7 @@ from tidemill.simulation.cluster.broker_machine import TICK_S, BrokerMachine
 from tidemill.simulation.cluster.cluster import TOPIC, ClusterRun
 from tidemill.simulation.cluster.cluster_faults import WRONG_MS_MAX
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
-from tidemill.simulation.cluster.timer_check import TimerCheck, in_flight, observed_read, state_of
+from tidemill.simulation.cluster.timer_check import TimerCheck, held_by, in_flight, observed_read, state_of
 from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.simulation.machine.event_loop import US
 from tidemill.simulation.machine.machine import seconds
@@ -254,14 +254,13 @@ class TimerRun(ClusterRun):
     def _look_at(self, machine: BrokerMachine, number: int, led: LedTimers) -> None:
         assert machine.broker is not None, f"{machine.name} is up"
         limit, timers, now_us = led.partition.shard.release_limit, led.timers, self.timeline.now_us
-        under_way = in_flight(timers)
+        under_way = in_flight(timers) | held_by(timers)
         due = [
             arrival
             for arrival, due in self.timers.history.oracles[number].waiting.items()
             if limit is not None
             and (due <= limit or due == NOT_YET_KNOWN)  # which the leader has to compute
             and arrival not in under_way
-            and not timers.is_held(arrival)
         ]
         before = self._watched.get(number)
         watched = self._watched[number] = _Watched(
