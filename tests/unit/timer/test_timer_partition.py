@@ -5,8 +5,8 @@ import pytest
 from tidemill.timer import timer_partition
 from tidemill.timer.due_row import KEPT, DueRow, pack_rows, unpack_rows
 from tidemill.timer.due_run import decode_run
-from tidemill.timer.timer_changes import Arrived, Decided, Released, Relocated
-from tidemill.timer.timer_command import Reschedule
+from tidemill.timer.timer_changes import Arrived, Change, Decided, Released, Relocated
+from tidemill.timer.timer_command import Cancel, CancelIds, Recur, Reschedule, RescheduleIds
 from tidemill.timer.timer_partition import TimerPartition
 from tidemill.timer.waiting_bits import CHUNK
 from tidemill.timer.waiting_set import TimerArrival
@@ -187,3 +187,32 @@ def test_schedules_count_from_their_append_on() -> None:
     assert [2, 1, 1, 2, 2] == counts
     assert [True, True] == [restored.has_schedule(it) for it in (ID, other)]
     assert [1, 2] == [*restored.waiting.recurring]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Decided(Cancel(0, [0])),
+        Decided(CancelIds(0, [ID])),
+        Decided(Reschedule(0, {0: 500})),
+        Decided(RescheduleIds(0, {ID: 500})),
+        Decided(Recur(0, 0, 100, 500)),
+        Arrived(pack_rows([DueRow(500, 1, 1)]), [TimerArrival(0, 500, ID)]),
+    ],
+    ids=["cancel", "cancel of an id", "new time", "new time of an id", "next occurrence", "replacement"],
+)
+def test_a_record_is_held_until_no_change_of_the_log_names_it(change: Change) -> None:
+    """A change that is truncated never commits: if the record were held for ever, it would never be released."""
+    timers = TimerPartition()
+    timers.appended(1, Arrived(pack_rows([DueRow(100, 0, 0)]), [TimerArrival(0, 100, ID)]))
+    timers.committed(1)
+    held = [timers.is_held(0)]
+    for index in (2, 3):
+        timers.appended(index, change)
+    held.append(timers.is_held(0))
+    for from_index in (3, 2):
+        timers.truncated(from_index)
+        held.append(timers.is_held(0))
+
+    assert [False, True, True, False] == held
+    assert not timers.holds_any
