@@ -1,10 +1,11 @@
 """Records of a timer topic become visible when they are due: not earlier, once, in the order of their times."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
-from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.broker_world import OPTIONS, BrokerWorld
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.timers.timer_topic import (
     TOPIC,
@@ -227,6 +228,47 @@ def test_many_records_of_one_time_come_in_batches(world: BrokerWorld) -> None:
 
     found = released(world)
     assert [b"%d" % at for at in range(25_000)] == [it.value for it in found]
+
+
+def test_at_most_four_batches_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Others are proposed when the journal has written those.
+    """
+    monkeypatch.setattr(led_timers, "RECORDS_MAX", 1)
+    world = BrokerWorld()
+    create(world)
+    send(world, *[(b"%d" % at, delay("1s")) for at in range(10)])
+    world.writes = False
+    world.pass_time(2_000)
+    in_flight = world.partition(TOPIC).log.end_offset
+
+    world.writes = True
+    world.stabilize()
+    world.pass_time(1_000)
+
+    assert 4 == in_flight
+    assert [b"%d" % at for at in range(10)] == values(world)
+
+
+def test_no_batch_is_proposed_while_8_mib_are_in_flight() -> None:
+    """
+    A record that is larger than 1 MiB is a batch of its own.
+    """
+    options = replace(OPTIONS, journal_first_bytes=16 << 20, journal_file_bytes=16 << 20, journal_bytes_max=64 << 20)
+    world = BrokerWorld(options=options)
+    create(world, max_message_bytes=str(4 << 20))
+    for _ in range(4):
+        send(world, (bytes(3 << 20), delay("1s")))
+    world.writes = False
+    world.pass_time(2_000)
+    in_flight = world.partition(TOPIC).log.end_offset
+
+    world.writes = True
+    world.stabilize()
+    world.pass_time(1_000)
+
+    assert 3 == in_flight
+    assert 4 == len(values(world))
 
 
 def test_no_timestamp_is_before_the_time_of_its_record(world: BrokerWorld) -> None:
