@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tidemill.timer.due_time import BadDueTime, due_ms
 from tidemill.timer.schedule import BadSchedule, parse_schedule
-from tidemill.timer.timer_headers import HEADERS_MAX, BadTimerId, timer_id, too_many_headers
+from tidemill.timer.timer_headers import HEADERS_MAX, SCHEDULE, BadTimerId, timer_id, too_many_headers
 
 
 def timer_problem(headers: Sequence[tuple[str, bytes | None]], now_ms: int) -> str | None:
@@ -17,9 +17,12 @@ def timer_problem(headers: Sequence[tuple[str, bytes | None]], now_ms: int) -> s
         begin_ms = due_ms(headers, now_ms)
         timer_id(headers)
         schedule = parse_schedule(headers)
-        first_ms = None if schedule is None else schedule.first(begin_ms)
-        if schedule is not None and first_ms is not None:
-            schedule.check_begin(first_ms, now_ms)
+        if schedule is None:
+            return None
+        first_ms = schedule.first(begin_ms)
+        if first_ms is None:
+            return f"{SCHEDULE}: the first occurrence is later than the year 9999 allows"
+        schedule.check_begin(first_ms, now_ms)
     except (BadDueTime, BadTimerId, BadSchedule) as problem:
         return str(problem)
     return None
