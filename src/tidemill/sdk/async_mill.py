@@ -22,7 +22,7 @@ from tidemill.sdk.kafka_settings import BOOTSTRAP
 from tidemill.sdk.loop_thread import check_process
 from tidemill.sdk.problems import SendFailed
 from tidemill.sdk.record import Headers, NewRecord, Sent, new_record
-from tidemill.sdk.sender import HEADROOM_S, KafkaSender, Sender
+from tidemill.sdk.sender import HEADROOM_S, KafkaSender, Sender, not_written
 from tidemill.sdk.signals import stopped_by_signals
 from tidemill.sdk.timer_topics import TimerTopics
 from tidemill.sdk.worker import Handler, Worker
@@ -157,6 +157,9 @@ class AsyncMill:
         sender = self.sender()
         if record.needs_timer_topic:
             await self.timer_topics.check(topic)
+        problem = sender.problem(record)
+        if problem is not None and await self.timer_topics.is_timer(topic):
+            raise not_written(record, problem)
         for _ in range(round(BUFFER_S_MAX / HEADROOM_S)):
             try:
                 return await asyncio.wrap_future(sender.begin(record))
@@ -321,7 +324,7 @@ def _url(address: str) -> str:
 
 
 def no_room(record: NewRecord) -> SendFailed:
-    return SendFailed(f"a record was not written to topic {record.topic}: too many others wait to be sent")
+    return not_written(record, "too many others wait to be sent")
 
 
 def connect_async(

@@ -51,6 +51,10 @@ class HttpSender:
         self._is_closed = False
         self._sending: set[asyncio.Task[None]] = set()  # one for each topic; only the loop uses it
 
+    def problem(self, _: NewRecord) -> str | None:
+        """A record that brokers refuse is sent again without others, and fails alone."""
+        return None
+
     def begin(self, record: NewRecord) -> "Future[Sent]":
         one = _Waiting(_encoded(record), Future(), monotonic() + self._timeout_s)
         one.sent.set_running_or_notify_cancel()  # the record is written even if its caller does not wait

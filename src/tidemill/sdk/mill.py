@@ -14,7 +14,7 @@ from tidemill.sdk.loop_thread import LoopThread
 from tidemill.sdk.problems import SendFailed
 from tidemill.sdk.queue import Queue
 from tidemill.sdk.record import Headers, Sent, new_record
-from tidemill.sdk.sender import HEADROOM_S
+from tidemill.sdk.sender import HEADROOM_S, not_written
 from tidemill.sdk.signals import stopped_by_signals
 from tidemill.sdk.timers import Timers
 
@@ -118,6 +118,11 @@ class Mill:
         sender = self._mill.sender()
         if record.needs_timer_topic and not self._mill.timer_topics.is_known(topic):
             self._loop.call(self._mill.timer_topics.check(topic))
+        problem = sender.problem(record)
+        if problem is not None and self._loop.call(self._mill.timer_topics.is_timer(topic)):
+            failed: Future[Sent] = Future()
+            failed.set_exception(not_written(record, problem))
+            return failed
         for _ in range(round(BUFFER_S_MAX / HEADROOM_S)):
             try:
                 return sender.begin(record)

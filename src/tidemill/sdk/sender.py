@@ -11,6 +11,7 @@ import confluent_kafka
 from tidemill.sdk.kafka_settings import created
 from tidemill.sdk.problems import SendFailed
 from tidemill.sdk.record import NewRecord, Sent
+from tidemill.timer.timer_headers import HEADERS_MAX, PREFIX
 from tidemill.timer.timer_problem import timer_problem
 
 POLL_S: Final = 0.2  # how soon the thread notices that the sender is closed
@@ -29,7 +30,18 @@ OTHER_INVALID: Final = (
 )
 
 
+def not_written(record: NewRecord, why: str) -> SendFailed:
+    return SendFailed(f"a record was not written to topic {record.topic}: {why}")
+
+
 class Sender(Protocol):
+    def problem(self, record: NewRecord) -> str | None:
+        """
+        Return why a timer topic would refuse a record and, with it, other records; None if it would not, as far as the
+        client knows.
+        """
+        ...
+
     def begin(self, record: NewRecord) -> "Future[Sent]":
         """
         Begin to send a record, from any thread.  The result is where it was written; the exception is SendFailed.
@@ -67,6 +79,13 @@ class KafkaSender:
         self._polling = Thread(target=self._poll, name="tidemill-sender", daemon=True)
         self._polling.start()
 
+    def problem(self, record: NewRecord) -> str | None:
+        """Brokers refuse a batch whole, and librdkafka puts records of several callers into one."""
+        headers = record.headers
+        if not headers or not (len(headers) > HEADERS_MAX or any(name.startswith(PREFIX) for name, _ in headers)):
+            return None
+        return timer_problem(headers, round(time() * 1_000))
+
     def begin(self, record: NewRecord) -> "Future[Sent]":
         sent: Future[Sent] = Future()
         sent.set_running_or_notify_cancel()  # the record is written even if its caller does not wait
@@ -78,7 +97,7 @@ class KafkaSender:
                 is_invalid = error.code() == confluent_kafka.KafkaError.INVALID_RECORD
                 now_ms = round(time() * 1_000)
                 why = (timer_problem(record.headers, now_ms) or OTHER_INVALID) if is_invalid else error.str()
-                sent.set_exception(SendFailed(f"a record was not written to topic {record.topic}: {why}"))
+                sent.set_exception(not_written(record, why))
 
         more: dict[str, int] = {} if record.partition is None else {"partition": record.partition}
         if record.timestamp_ms is not None:

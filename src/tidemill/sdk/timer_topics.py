@@ -29,6 +29,14 @@ class TimerTopics:
         known_at = self._known.get(topic)
         return known_at is not None and monotonic() - known_at <= KNOWN_S_MAX
 
+    async def is_timer(self, topic: str) -> bool:
+        """Return whether brokers say that a topic is of kind timer; False, too, if none of them answers."""
+        try:
+            await self.check(topic)
+        except SendFailed:
+            return False
+        return True
+
     async def check(self, topic: str) -> None:
         """
         Raise NoTimerTopic unless a topic is of kind timer, or SendFailed if its kind cannot be known.

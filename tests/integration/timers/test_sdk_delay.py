@@ -133,3 +133,22 @@ def test_a_record_that_brokers_refuse_is_refused_with_the_reason(cluster: Cluste
                 mill.send(topic, "x", key="k", timer_id="x", schedule="every 1s", missed="all", at=begin)
             with pytest.raises(tidemill.SendFailed, match="tidemill-delay='soon': write whole milliseconds"):
                 mill.send(topic, "x", headers={"tidemill-delay": "soon"})
+
+
+@pytest.mark.parametrize("is_http", [False, True])
+@pytest.mark.parametrize(
+    "bad",
+    [{"key": "k", "timer_id": "x", "schedule": "hourly"}, {"headers": {"tidemill-delay": "soon"}}],
+    ids=["schedule", "by hand"],
+)
+def test_a_record_that_is_refused_fails_alone(cluster: Cluster, topic: str, is_http: bool, bad: dict[str, Any]) -> None:
+    """
+    The records before and after it, which would share its batch, are written.
+    """
+    with tidemill.connect(**connection(cluster, is_http=is_http)) as mill:
+        sent = [mill.send_soon(topic, str(number), delay="1h") for number in range(10)]
+        refused = mill.send_soon(topic, "bad", **bad)
+        sent += [mill.send_soon(topic, str(number), delay="1h") for number in range(10, 20)]
+
+        assert isinstance(refused.exception(30), tidemill.SendFailed)
+        assert [*range(20)] == [it.result(30).offset for it in sent]

@@ -82,3 +82,21 @@ def test_a_record_that_is_refused_fails_with_the_reason(
     with pytest.raises(SendFailed, match=f"not written to topic t: .*{re.escape(says)}"):
         sender.begin(record).result(20)
     sender.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "says"),
+    [
+        ([], None),
+        ([("mine", b"x")], None),
+        ([("tidemill-delay", b"5m")], None),
+        ([("tidemill-delay", b"soon")], "write whole milliseconds"),
+        ([("mine", None)] * 10_001, "send at most 10000"),
+    ],
+)
+def test_what_a_timer_topic_would_refuse_is_known_before(headers: Any, says: str | None) -> None:
+    sender = KafkaSender(NOWHERE, timeout_s=1)
+    problem = sender.problem(NewRecord("t", None, b"x", headers, None, None))
+    sender.close()
+
+    assert problem is None if says is None else says in str(problem)

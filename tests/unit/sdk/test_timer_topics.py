@@ -15,6 +15,7 @@ from tidemill.sdk.async_mill import AsyncMill
 from tidemill.sdk.mill import Mill
 from tidemill.sdk.problems import SendFailed
 from tidemill.sdk.record import NewRecord, Sent
+from tidemill.sdk.sender import KafkaSender
 from tidemill.sdk.timer_topics import TimerTopics
 
 TIMER, LOG = answer(200, {"kind": "timer"}), answer(200, {"kind": "log"})
@@ -176,6 +177,8 @@ class KeepingSender:
     def __init__(self) -> None:
         self.records: list[NewRecord] = []
 
+    problem = KafkaSender.problem
+
     def begin(self, record: NewRecord) -> "Future[Sent]":
         self.records.append(record)
         sent: Future[Sent] = Future()
@@ -206,3 +209,65 @@ def test_both_clients_send_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
 
     expected = [("tidemill-timer-id", b"a"), *((f"tidemill-{name}", text.encode()) for name, text in recurs.items())]
     assert [expected] * 3 == [record.headers for record in kept.records]
+
+
+HOURLY: dict[str, Any] = {"key": "k", "timer_id": "a", "schedule": "hourly"}
+BY_HAND: dict[str, Any] = {"headers": {"tidemill-delay": "soon"}}
+
+
+@pytest.mark.parametrize("bad", [HOURLY, BY_HAND])
+def test_a_record_that_brokers_would_refuse_is_not_sent_with_others(
+    monkeypatch: pytest.MonkeyPatch, bad: dict[str, Any]
+) -> None:
+    """It fails in both clients as over HTTP: in the future of `send_soon`."""
+    kept = KeepingSender()
+
+    async def check(*_: Any) -> None:
+        pass
+
+    async def run() -> None:
+        async with AsyncMill(http="127.0.0.1:1", timeout="1ms") as mill:
+            with pytest.raises(SendFailed, match="not written to topic a: tidemill-"):
+                await mill.send("a", b"", **bad)
+            await mill.send("a", b"", delay="1h")
+
+    monkeypatch.setattr(TimerTopics, "check", check)
+    monkeypatch.setattr(AsyncMill, "sender", lambda _: kept)
+    asyncio.run(run())
+    with Mill(AsyncMill(http="127.0.0.1:1", timeout="1ms")) as mill:
+        failed = mill.send_soon("a", b"", **bad)
+        mill.send_soon("a", b"", delay="1h")
+
+    assert "not written to topic a: tidemill-" in str(failed.exception(0))
+    assert [[("tidemill-delay", b"3600000")]] * 2 == [record.headers for record in kept.records]
+
+
+@pytest.mark.parametrize("described", [LOG, MISSING, answer(503, {"detail": "later"})])
+def test_headers_by_hand_are_checked_for_timer_topics_only(
+    monkeypatch: pytest.MonkeyPatch, described: httpx.Response
+) -> None:
+    """On other topics they have no effect.  Where no broker says what a topic is, the record is sent as it is."""
+    monkeypatch.setattr(timer_topics, "NEW_TOPIC_S_MAX", 0.0)
+
+    async def asked(topics: TimerTopics) -> None:
+        assert not await topics.is_timer("t")
+
+    checked([described], asked)
+
+
+def test_a_topic_is_asked_for_its_kind_because_of_a_bad_header_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of a timer topic that are passed on have headers, which are valid."""
+    kept, asked = KeepingSender(), list[str]()
+    passed_on = {"tidemill-deliver-at": "1800000000000", "tidemill-arrival": "7", "tidemill-timestamp": "5"}
+
+    async def is_timer(_: TimerTopics, topic: str) -> bool:
+        asked.append(topic)
+        return False
+
+    monkeypatch.setattr(TimerTopics, "is_timer", is_timer)
+    monkeypatch.setattr(AsyncMill, "sender", lambda _: kept)
+    with Mill(AsyncMill(http="127.0.0.1:1", timeout="1ms")) as mill:
+        for topic, headers in (("a", {}), ("b", {"mine": "x"}), ("c", passed_on), ("d", BY_HAND["headers"])):
+            mill.send(topic, b"", headers=headers)
+
+    assert (["d"], 4) == (asked, len(kept.records))
