@@ -19,7 +19,8 @@ def milliseconds(name: str, value: Duration, *, at_least_ms: int = 0, at_most_ms
         case str():
             found = parse_duration_ms(value)
         case timedelta():
-            found = -(-value // timedelta(milliseconds=1))
+            whole, rest = divmod(value, timedelta(milliseconds=1))
+            found = whole + bool(rest)
         case bool():
             found = None
         case int() | float():

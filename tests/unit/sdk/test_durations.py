@@ -23,7 +23,10 @@ def test_a_duration_is_rounded_up_to_a_millisecond(value: Any, expected: int) ->
     assert expected == milliseconds("delay", value)
 
 
-@pytest.mark.parametrize("value", ["soon", "", -1, float("inf"), float("nan"), True, None, "8d", timedelta(days=8)])
+@pytest.mark.parametrize(
+    "value",
+    ["soon", "", -1, float("inf"), float("nan"), True, None, "8d", timedelta(days=8), timedelta.max, timedelta.min],
+)
 def test_a_refusal_names_the_argument_and_its_value(value: Any) -> None:
     with pytest.raises(ValueError, match="delay=") as refused:
         milliseconds("delay", value)
