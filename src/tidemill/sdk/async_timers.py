@@ -1,7 +1,8 @@
 """The records that wait in a timer topic, for asyncio: they are listed, cancelled and rescheduled."""
 
+import reprlib
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -67,8 +68,10 @@ class AsyncTimers:
             limit: Return at most so many records.
             values: Whether the records have their values.
 
-        Raise ValueError for an id or a key that is not UTF-8: only `cancel` and `reschedule` choose by such bytes.
+        Raise ValueError for an id or a key that is not UTF-8, and TypeError for several ids: only `cancel` and
+        `reschedule` choose by these.
         """
+        _check_limit(limit)
         of_id, of_key = _query_text("timer_id", timer_id), _query_text("key", key)
         of_prefix = _query_text("key_prefix", key_prefix)
         chosen: dict[str, object] = {
@@ -104,7 +107,7 @@ class AsyncTimers:
 
         Raise ValueError for records of another topic, whose numbers other records have here.
         """
-        _check_topic(self.topic, records)
+        _check_records(self.topic, records)
         body = _choice(records, timer_id, key, key_prefix, due_from, due_before, partition, is_all=all)
         response = await self._api.call("POST", f"{self._path}:cancel", body)
         count: int = response["cancelled"]
@@ -132,7 +135,7 @@ class AsyncTimers:
             delay: How much later than now, by the clock of the brokers.
             shift: How much later than now set, or earlier: such as `"-5m"`.
         """
-        _check_topic(self.topic, records)
+        _check_records(self.topic, records)
         times: dict[str, object] = {}
         if at is not None:
             times["at"] = due_ms(at)
@@ -153,9 +156,16 @@ class AsyncTimers:
         return found
 
 
-def _check_topic(topic: str, records: Sequence[Waiting]) -> None:
-    """Raise ValueError for a record of another topic: its number names another record of this one."""
+def _check_records(topic: str, records: Sequence[object]) -> None:
+    """
+    Raise TypeError for what is no record, and ValueError for a record of another topic: its number names another record
+    of this one.
+    """
     for it in records:
+        if not isinstance(it, Waiting):
+            raise TypeError(
+                f"{reprlib.repr(it)}: use timer_id=…, or pass records of list with *, such as cancel(*records)"
+            )
         if it.topic != topic:
             raise ValueError(
                 f"arrival {it.arrival} of partition {it.partition} is a record of topic {it.topic}, not of {topic}: "
@@ -163,10 +173,22 @@ def _check_topic(topic: str, records: Sequence[Waiting]) -> None:
             )
 
 
+def _check_limit(limit: object) -> None:
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise TypeError(f"limit={limit!r}: use a number of records")
+    if limit < 0:
+        raise ValueError(f"limit={limit}: use a number of records, from 0 on")
+
+
 def _query_text(name: str, content: str | bytes | None) -> str | None:
-    """Return text for a query, which cannot say other bytes.  Raise ValueError, which names the argument."""
-    if not isinstance(content, bytes):
+    """
+    Return text for a query, which cannot say other bytes.  Raise ValueError or TypeError, which name the argument.
+    """
+    if content is None or isinstance(content, str):
         return content
+    if not isinstance(content, bytes):
+        several = "; list chooses by one id only" if name == "timer_id" else ""
+        raise TypeError(f"{name}={reprlib.repr(content)}: use text or bytes{several}")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -204,19 +226,24 @@ def _choice(
     is_all: bool,
 ) -> dict[str, object]:
     """Return the body that chooses records.  A broker refuses one that chooses in two ways."""
-    body = _selection(None, _text(key), _text(key_prefix), due_from, due_before, partition)
+    body = _selection(None, _text("key", key), _text("key_prefix", key_prefix), due_from, due_before, partition)
     if records:
         body["arrivals"] = [[it.partition, it.arrival] for it in records]
     if timer_id is not None:
-        ids = [timer_id] if isinstance(timer_id, str | bytes) else timer_id
-        body["ids"] = [_text(it) for it in ids]
+        ids = timer_id if isinstance(timer_id, Iterable) and not isinstance(timer_id, str | bytes) else [timer_id]
+        body["ids"] = [_text("timer_id", it) for it in ids]
     if is_all:
         body["all"] = True
     return body
 
 
-def _text(content: str | bytes | None) -> object:
-    return {"base64": b64encode(content).decode()} if isinstance(content, bytes) else content
+def _text(name: str, content: str | bytes | None) -> object:
+    """Return text or bytes for a body.  Raise TypeError, which names the argument."""
+    if isinstance(content, bytes):
+        return {"base64": b64encode(content).decode()}
+    if content is not None and not isinstance(content, str):
+        raise TypeError(f"{name}={reprlib.repr(content)}: use text or bytes")
+    return content
 
 
 def _shift_ms(shift: Duration) -> int:

@@ -206,3 +206,68 @@ def test_a_time_that_cannot_be_one_is_an_error(change: dict[str, Any], problem: 
     with pytest.raises(ValueError, match=problem):
         ask(api, lambda timers: timers.reschedule(timer_id="a", **change))
     assert [] == api.requests
+
+
+@pytest.mark.parametrize("given", ["ann-1", ["ann-1"], [record(1)], None])
+def test_what_is_no_record_is_named_with_the_fix(given: Any) -> None:
+    """
+    An id without its name, and a list of records without the star.
+    """
+    api, works = Api(), [AsyncTimers.cancel, AsyncTimers.reschedule]
+
+    for work in works:
+        with pytest.raises(TypeError, match=r"use timer_id=…, or pass records of list with \*"):
+            ask(api, lambda timers, work=work: work(timers, given))
+    assert [] == api.requests
+
+
+def test_a_list_of_many_records_is_named_shortly() -> None:
+    api = Api({"records": [record(number) for number in range(1_000)], "cursor": None})
+
+    async def work(timers: AsyncTimers) -> None:
+        found = await timers.list()
+        with pytest.raises(TypeError, match=r"\[.*Waiting.*\]: use timer_id=") as problem:
+            await timers.cancel(found)  # type: ignore[arg-type]
+        assert len(str(problem.value)) < 400
+
+    ask(api, work)
+    assert 1 == len(api.requests)
+
+
+@pytest.mark.parametrize(
+    ("choice", "kind", "problem"),
+    [
+        ({"timer_id": ["a", "b"]}, TypeError, r"timer_id=\['a', 'b'\]: use text or bytes; list chooses by one id only"),
+        ({"key": 5}, TypeError, "key=5: use text or bytes"),
+        ({"key_prefix": True}, TypeError, "key_prefix=True: use text or bytes"),
+        ({"limit": None}, TypeError, "limit=None: use a number of records"),
+        ({"limit": 1.5}, TypeError, "limit=1.5: use a number of records"),
+        ({"limit": -1}, ValueError, "limit=-1: use a number of records, from 0 on"),
+    ],
+)
+def test_a_list_by_what_no_record_has_is_an_error(choice: dict[str, Any], kind: type[Exception], problem: str) -> None:
+    """
+    A broker would find nothing.
+    """
+    api = Api()
+
+    with pytest.raises(kind, match=problem):
+        ask(api, lambda timers: timers.list(**choice))
+    assert [] == api.requests
+
+
+@pytest.mark.parametrize(
+    ("choice", "problem"),
+    [
+        ({"timer_id": 5}, "timer_id=5: use text or bytes"),
+        ({"timer_id": ["a", 5]}, "timer_id=5: use text or bytes"),
+        ({"key": 5}, "key=5: use text or bytes"),
+        ({"key_prefix": ["a"]}, r"key_prefix=\['a'\]: use text or bytes"),
+    ],
+)
+def test_a_change_by_what_no_record_has_is_an_error(choice: dict[str, Any], problem: str) -> None:
+    api = Api()
+
+    with pytest.raises(TypeError, match=problem):
+        ask(api, lambda timers: timers.cancel(**choice))
+    assert [] == api.requests
