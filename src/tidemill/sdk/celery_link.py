@@ -4,8 +4,8 @@ Each task queue of Celery is a topic, which the workers share as a queue.  What 
 control, is written to a topic with one partition, which each of them reads from the end on, without a group.
 
 Where the topics of queues are timer topics, a task with a countdown or an ETA waits in its topic.  A worker gets it
-when it is due, and begins at once, because the ETA in the message has passed.  On other topics, a worker gets it at
-once, and holds it until then.
+when it is due, without the ETA: a worker hands a task with one to its timer, which looks at it up to a second later,
+even if the ETA has passed.  On other topics, a worker gets the task at once, and holds it until its ETA.
 """
 
 import json

@@ -21,6 +21,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from kombu.transport import virtual
 
 from tidemill.sdk.celery_link import LOG, CeleryLink, topic_name
+from tidemill.sdk.delays import DELIVER_AT
 from tidemill.sdk.message import AsyncMessage
 from tidemill.sdk.problems import BrokersUnavailable, LeaseExpired, RequestRefused, SendFailed, TidemillError
 
@@ -220,6 +221,10 @@ class Channel(virtual.Channel):
             payload = message.json()
             properties = payload["properties"]
             properties["delivery_info"]["redelivered"] = message.attempt > 1
+            if message.header(DELIVER_AT) is not None:
+                payload["headers"]["eta"] = (
+                    None  # its topic has waited for it, and workers would for up to a second more
+                )
         except (ValueError, KeyError, TypeError):
             log.error(
                 "the message at offset %d of partition %d of topic %s is not one of Celery; it is rejected",

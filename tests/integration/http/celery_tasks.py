@@ -43,13 +43,13 @@ def meet(self: Any, path: str) -> bool:
     return bool(self.request.delivery_info["redelivered"])
 
 
-@app.task  # type: ignore[untyped-decorator]
-def note(path: str) -> float:
-    """Write a line, and return the time at which the task began."""
+@app.task(bind=True)  # type: ignore[untyped-decorator]
+def note(self: Any, path: str) -> tuple[float, Any]:
+    """Write a line, and return the time at which the task began, and for which its worker has held it."""
     began = time.time()
     with Path(path).open("a") as file:
         file.write(f"{os.getppid()}\n")
-    return began
+    return began, self.request.eta
 
 
 @app.task(bind=True, max_retries=1)  # type: ignore[untyped-decorator]

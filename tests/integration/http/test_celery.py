@@ -210,7 +210,8 @@ def test_a_countdown_waits_in_a_timer_topic(timed: Application, tmp_path: Path) 
         retried_after = tasks.fail_once.delay().get(timeout=TIMEOUT_S)
     tasks.app.close()
 
-    assert all(it >= sent_at + WAITS_S for it in began), "earlier than asked"
+    assert all(it >= sent_at + WAITS_S for it, _ in began), "earlier than asked"
+    assert [None] * 3 == [eta for _, eta in began], "held by the worker, too"
     assert [str(second.pid)] * 3 == (tmp_path / "noted").read_text().split()
     assert 1.5 <= retried_after < WAITS_S
     assert {"available": 0, "locked": 0, "delayed": 0} == timed.counts()

@@ -1,5 +1,6 @@
 """Celery's transport: the address of a broker in its URL, and what it cannot do."""
 
+import json
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -7,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tidemill.sdk.celery_transport import Channel, http_address
+from tidemill.sdk.message import AsyncMessage
 
 
 @pytest.mark.parametrize(
@@ -88,3 +90,26 @@ def test_other_messages_are_no_results(message: dict[str, Any]) -> None:
     channel_with(link)._put("tasks", message)
 
     assert (["tasks"], ["tasks"]) == (link.declared, link.sent)
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [([("tidemill-deliver-at", b"1800000000000")], None), ([], "2027-01-15T08:00:00+00:00")],
+    ids=["timer topic", "log"],
+)
+def test_a_task_that_has_waited_in_its_topic_has_no_eta(headers: Any, expected: str | None) -> None:
+    """
+    The worker would hold it for up to a second more.  A task whose topic does not wait is held until its ETA.
+    """
+    task = {"headers": {"task": "add", "eta": "2027-01-15T08:00:00+00:00"}, "properties": {"delivery_info": {}}}
+    fields: dict[str, Any] = dict.fromkeys(("_lease", "_leases", "key", "timestamp"))
+    message = AsyncMessage(
+        topic="t", partition=0, offset=0, attempt=1, value=json.dumps(task).encode(), headers=tuple(headers), **fields
+    )
+    channel = channel_with(LinkStub())
+    channel._held = {}
+    channel._next_delivery_tag = lambda: "1"
+
+    payload = channel._payload(message)
+
+    assert task["headers"] | {"eta": expected} == payload["headers"]
