@@ -20,7 +20,7 @@ from tidemill.batches.native import scan
 from tidemill.batches.records import Header, RecordBlock, open_block
 from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, UNLIMITED, BadDueTime, due_ms
 from tidemill.timer.native import due_values
-from tidemill.timer.schedule import BadSchedule, Schedule, parse_schedule
+from tidemill.timer.schedule import BATCH_SCHEDULES_MAX, BadSchedule, Schedule, parse_schedule
 from tidemill.timer.timer_headers import (
     HEADERS_MAX,
     PREFIX,
@@ -31,7 +31,6 @@ from tidemill.timer.timer_headers import (
 )
 
 SCHEDULES_MAX: Final = 10_000  # of one partition
-BATCH_SCHEDULES_MAX: Final = 500  # of one batch, because the event loop computes when they occur first
 _NAMES: Final = tuple(name.encode() for name in due_values.NAMES)
 _PREFIX: Final = PREFIX.encode()
 _TIMES: Final = (DELIVER_AT.encode(), DELAY.encode())

@@ -52,6 +52,7 @@ EVERY_MS_MIN: Final = 1_000
 EVERY_MS_MAX: Final = 36_525 * 86_400_000  # 100 years
 LATE_MS_MAX: Final = 60_000  # with missed=none; longer than a failover, a restart and a late heartbeat take
 MISSED_MAX: Final = 10_000  # with missed=all, when a record arrives or is moved: all are written at once
+BATCH_SCHEDULES_MAX: Final = 500  # of one batch, because the event loop computes when they occur first
 CRONS_MAX: Final = 1_024  # expressions that are remembered, because it takes long to find that one fires
 YEARS_MAX: Final = 50  # without an occurrence for this long, a schedule is over
 _NOT_ZONES: Final = ("posix/", "right/", "localtime", "posixrules", "Factory")  # with leap seconds; of this machine

@@ -11,6 +11,7 @@ import pytest
 import tidemill
 from tests.integration.cli.dev_cluster import Cluster
 from tests.integration.http.http_client import HttpClient, wait_until_known
+from tidemill.timer.schedule import BATCH_SCHEDULES_MAX
 
 IDLE = "10s"  # longer than any wait for a message that comes
 
@@ -152,3 +153,13 @@ def test_a_record_that_is_refused_fails_alone(cluster: Cluster, topic: str, is_h
 
         assert isinstance(refused.exception(30), tidemill.SendFailed)
         assert [*range(20)] == [it.result(30).offset for it in sent]
+
+
+@pytest.mark.parametrize("is_http", [False, True])
+def test_more_schedules_are_sent_than_a_batch_may_have(cluster: Cluster, topic: str, is_http: bool) -> None:
+    count = 3 * BATCH_SCHEDULES_MAX
+    with tidemill.connect(**connection(cluster, is_http=is_http)) as mill:
+        ids = [f"t{it}" for it in range(count)]
+        sent = [mill.send_soon(topic, "x", key=it, timer_id=it, schedule="every 1h") for it in ids]
+
+        assert [*range(count)] == sorted(it.result(30).offset for it in sent)

@@ -11,6 +11,7 @@ from tidemill.sdk import sender as senders
 from tidemill.sdk.problems import SendFailed
 from tidemill.sdk.record import NewRecord
 from tidemill.sdk.sender import KafkaSender
+from tidemill.timer.schedule import BATCH_SCHEDULES_MAX
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 RECORD = NewRecord("t", None, b"x", [], None, None)
@@ -100,3 +101,25 @@ def test_what_a_timer_topic_would_refuse_is_known_before(headers: Any, says: str
     sender.close()
 
     assert problem is None if says is None else says in str(problem)
+
+
+def test_schedules_on_their_way_fit_into_one_batch() -> None:
+    """librdkafka may put all of them into one, which brokers would refuse whole.  What has failed counts no longer."""
+    sender = KafkaSender(NOWHERE, timeout_s=0.5)
+    schedule = RECORD._replace(headers=[("tidemill-schedule", b"every 1h")])
+
+    sent = [sender.begin(schedule) for _ in range(BATCH_SCHEDULES_MAX)]
+    with pytest.raises(BufferError):
+        sender.begin(schedule)
+    sender.begin(RECORD)  # it has no schedule
+    for it in sent:
+        assert isinstance(it.exception(20), SendFailed)
+
+    again = [sender.begin(schedule) for _ in range(BATCH_SCHEDULES_MAX)]
+    with pytest.raises(BufferError):
+        sender.begin(schedule)
+    sender.close()
+    assert all(isinstance(it.exception(20), SendFailed) for it in again)
+    for _ in range(BATCH_SCHEDULES_MAX + 1):
+        with pytest.raises(ValueError, match="closed"):
+            sender.begin(schedule)
