@@ -2,6 +2,9 @@
 
 A moment is whole milliseconds since the Unix epoch, or a date and time as in RFC 3339.  A delay is whole milliseconds,
 or a whole number with a unit.  What is finer than a millisecond is rounded up, so that no record is delivered early.
+
+A moment before 1970 is a time like any other: -1 is the last millisecond of 1969.  Small negative numbers may be
+seconds by mistake, too, but both are past.  The log has no negative times, so the record is due at 0.
 """
 
 import re
@@ -13,11 +16,13 @@ from tidemill.model.delayed_record import DELAY as DELAY
 from tidemill.model.delayed_record import DELIVER_AT as DELIVER_AT
 from tidemill.model.delayed_record import DUE_MS_MAX as DUE_MS_MAX
 from tidemill.model.delayed_record import DUE_MS_MIN as DUE_MS_MIN
+from tidemill.model.delayed_record import WRITTEN_MS_MIN as WRITTEN_MS_MIN
 from tidemill.model.duration import parse_duration_ms
 
 VALUE_BYTES_MAX: Final = 64
 UNLIMITED: Final = -1
 DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+_SIGNED: Final = re.compile(rb"-?[0-9]{1,18}")
 _RFC_3339: Final = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))", re.ASCII
 )
@@ -31,8 +36,16 @@ def due_ms(headers: Iterable[tuple[str, bytes | None]], stamp_ms: int, delay_ms_
     """
     Return when a record is due, in milliseconds since the epoch; `stamp_ms`, its append time, if no header says so.
 
-    A moment in the past is due at once.  Raise BadDueTime for a value that is malformed, is there twice, or is later
-    than `delay_ms_max` allows.
+    A moment in the past is due at once, and one before 1970 is 0.  Raise BadDueTime for a value that is malformed, is
+    there twice, or is later than `delay_ms_max` allows.
+    """
+    return max(begin_ms(headers, stamp_ms, delay_ms_max), 0)
+
+
+def begin_ms(headers: Iterable[tuple[str, bytes | None]], stamp_ms: int, delay_ms_max: int = UNLIMITED) -> int:
+    """
+    Return the moment that the headers say, like `due_ms`, but negative if it is before 1970: all occurrences of a
+    schedule are multiples of its interval away from it.
     """
     given = [(name, value) for name, value in headers if name in (DELIVER_AT, DELAY)]
     if not given:
@@ -62,9 +75,11 @@ def _delay(value: bytes) -> int:
 
 
 def _moment(value: bytes) -> int:
-    if DIGITS.fullmatch(value):
+    if _SIGNED.fullmatch(value):
         found = int(value)
-        if found < DUE_MS_MIN:
+        if found < WRITTEN_MS_MIN:
+            raise _bad(DELIVER_AT, value)
+        if 0 <= found < DUE_MS_MIN:
             raise BadDueTime(f"{DELIVER_AT}={found}: write milliseconds since the epoch; these look like seconds")
         return found
     found_text = _RFC_3339.fullmatch(value.decode("ascii", "replace"))
@@ -81,7 +96,7 @@ def _moment(value: bytes) -> int:
     offset_ms = (int(hours or 0) * 60 + int(minutes or 0)) * 60_000
     late_ns = 0 if second == "60" else int((fraction or "0").ljust(9, "0"))  # a leap second is the next minute
     found = whole_ms + int(second) * 1_000 - (-offset_ms if sign == "-" else offset_ms) + -(-late_ns // 1_000_000)
-    if found < 0:
+    if found < WRITTEN_MS_MIN:
         raise _bad(DELIVER_AT, value)
     return found
 

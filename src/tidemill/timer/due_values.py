@@ -27,6 +27,7 @@ from tidemill.model.delayed_record import (
     SCHEDULE,
     TIMER_ID,
     TIMEZONE,
+    WRITTEN_MS_MIN,
 )
 
 NAMES = (DELIVER_AT, DELAY, TIMER_ID, CANCEL, SCHEDULE, TIMEZONE, MISSED)
@@ -42,6 +43,7 @@ NOT_READ = cython.declare(cython.longlong, -1)
 STAMP_MAX = cython.declare(cython.longlong, 0x3FFFFFFFFFFFFFFF)  # a delay can be added to it
 DELAY_MAX = cython.declare(cython.longlong, 999999999999999999)
 EARLIEST_MS = cython.declare(cython.longlong, DUE_MS_MIN)
+YEAR_1_MS = cython.declare(cython.longlong, WRITTEN_MS_MIN)
 ID_MAX = cython.declare(cython.longlong, ID_BYTES_MAX)
 DAY_MS = cython.declare(cython.longlong, 86400000)
 EPOCH_DAY = cython.declare(cython.longlong, 719468)  # of 1970-01-01, counted from 0000-03-01
@@ -198,7 +200,14 @@ def _moment(
     start: cython.Py_ssize_t,
     length: cython.longlong,
 ) -> cython.longlong:
-    """Return the moment that a time of RFC 3339 says, in ms since the epoch, rounded up; or NOT_READ."""
+    """
+    Return the moment that a time of RFC 3339 or a negative number says, in ms since the epoch, rounded up; 0 if it is
+    before 1970; or NOT_READ.
+    """
+    moment: cython.longlong
+    if length > 1 and view[start] == 45:
+        moment = -_digits(view, start + 1, length - 1)
+        return 0 if YEAR_1_MS <= moment and moment < 0 else NOT_READ
     if length < 20 or length > 35:
         return NOT_READ
     end: cython.Py_ssize_t = start + cython.cast(cython.Py_ssize_t, length)
@@ -247,9 +256,11 @@ def _moment(
             offset_ms = -offset_ms
     else:
         return NOT_READ
-    moment: cython.longlong = _day(year, month, day) * DAY_MS + ((hour * 60 + minute) * 60 + second) * 1000
+    moment = _day(year, month, day) * DAY_MS + ((hour * 60 + minute) * 60 + second) * 1000
     moment += fraction_ms - offset_ms
-    return moment if moment >= 0 else NOT_READ
+    if moment < YEAR_1_MS:
+        return NOT_READ
+    return moment if moment > 0 else 0
 
 
 @cython.cfunc

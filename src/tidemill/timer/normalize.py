@@ -18,7 +18,7 @@ from tidemill.batches.batch import HEADER_BYTES, LENGTH_BYTES, Buffer, stamp_crc
 from tidemill.batches.compression import Codec
 from tidemill.batches.native import scan
 from tidemill.batches.records import Header, RecordBlock, open_block
-from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, UNLIMITED, BadDueTime, due_ms
+from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, UNLIMITED, BadDueTime, begin_ms
 from tidemill.timer.native import due_values
 from tidemill.timer.schedule import BATCH_SCHEDULES_MAX, BadSchedule, Schedule, parse_schedule
 from tidemill.timer.timer_headers import (
@@ -78,7 +78,7 @@ def normalized(
     for at in left_over:
         index, headers = found[at], _headers_at(block, found, at)
         try:
-            due = due_ms(headers, stamp_ms, delay_ms_max)
+            due = begin_ms(headers, stamp_ms, delay_ms_max)
             timer_id(headers)
             schedule = parse_schedule(headers)
             if schedule is not None:
@@ -86,7 +86,7 @@ def normalized(
                 appended.append(index)
         except (BadDueTime, BadTimerId, BadSchedule) as problem:
             raise RecordRefused(index, str(problem)) from problem
-        dues[index] = due
+        dues[index] = max(due, 0)
         is_plain = is_plain and schedule is None and _is_normalized(headers)
     return batch if is_plain else _rewritten(block, dues, appended)
 

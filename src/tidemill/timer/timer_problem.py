@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tidemill.timer.due_time import BadDueTime, due_ms
+from tidemill.timer.due_time import BadDueTime, begin_ms
 from tidemill.timer.schedule import BadSchedule, parse_schedule
 from tidemill.timer.timer_headers import HEADERS_MAX, SCHEDULE, BadTimerId, timer_id, too_many_headers
 
@@ -14,12 +14,12 @@ def timer_problem(headers: Sequence[tuple[str, bytes | None]], now_ms: int) -> s
     if len(headers) > HEADERS_MAX:
         return too_many_headers(len(headers))
     try:
-        begin_ms = due_ms(headers, now_ms)
+        begin = begin_ms(headers, now_ms)
         timer_id(headers)
         schedule = parse_schedule(headers)
         if schedule is None:
             return None
-        first_ms = schedule.first(begin_ms)
+        first_ms = schedule.first(begin)
         if first_ms is None:
             return f"{SCHEDULE}: the first occurrence is later than the year 9999 allows"
         schedule.check_begin(first_ms, now_ms)

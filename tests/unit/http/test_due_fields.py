@@ -34,6 +34,8 @@ def made_of(fields: dict[str, Any], *headers: tuple[str, bytes | None], config: 
         ((0,), [("tidemill-delay", b"0")]),
         ((None, "2027-01-31T08:00:00Z"), [("tidemill-deliver-at", b"2027-01-31T08:00:00Z")]),
         ((None, 1_801_382_400_000), [("tidemill-deliver-at", b"1801382400000")]),
+        ((None, -1), [("tidemill-deliver-at", b"-1")]),
+        ((None, "1960-01-01T00:00:00Z"), [("tidemill-deliver-at", b"1960-01-01T00:00:00Z")]),
         ((None, None, "ä"), [("tidemill-timer-id", "ä".encode())]),
         (("1s", None, "x"), [("tidemill-delay", b"1s"), ("tidemill-timer-id", b"x")]),
     ],

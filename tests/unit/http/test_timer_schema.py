@@ -38,6 +38,13 @@ def test_a_query_chooses_by_all_of_its_properties() -> None:
     assert TimerChoice() == choice_of_query(ListQuery())
 
 
+def test_a_time_before_1970_is_past_as_any_other() -> None:
+    query = ListQuery(due_from="1960-01-01T00:00:00Z", due_before="-1")
+
+    assert TimerChoice(due_from_ms=0, due_before_ms=0) == choice_of_query(query)
+    assert due_at(0) == change_of(body(all=True, at=-1)) == change_of(body(all=True, at="1960-01-01T00:00:00Z"))
+
+
 def test_a_key_may_be_the_word_null() -> None:
     """
     In a query, every value is text.

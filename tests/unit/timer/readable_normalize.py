@@ -4,7 +4,7 @@ from tidemill.batches.batch import Buffer, read_header
 from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.compression import Codec
 from tidemill.batches.records import Record, read_records
-from tidemill.timer.due_time import DELAY, DELIVER_AT, UNLIMITED, BadDueTime, due_ms
+from tidemill.timer.due_time import DELAY, DELIVER_AT, UNLIMITED, BadDueTime, begin_ms
 from tidemill.timer.normalize import RecordRefused
 from tidemill.timer.schedule import BadSchedule, parse_schedule
 from tidemill.timer.timer_headers import SCHEDULE, BadTimerId, timer_id
@@ -22,7 +22,7 @@ def readably_normalized(batch: Buffer, stamp_ms: int, delay_ms_max: int = UNLIMI
 
 def _rewritten(index: int, record: Record, stamp_ms: int, delay_ms_max: int) -> RecordTuple:
     try:
-        due = due_ms(record.headers, stamp_ms, delay_ms_max)
+        due = begin_ms(record.headers, stamp_ms, delay_ms_max)
         timer_id(record.headers)
         schedule = parse_schedule(record.headers)
         if schedule is not None:
@@ -33,7 +33,7 @@ def _rewritten(index: int, record: Record, stamp_ms: int, delay_ms_max: int) -> 
             due = first
     except (BadDueTime, BadTimerId, BadSchedule) as problem:
         raise RecordRefused(index, str(problem)) from problem
-    own = DELIVER_AT, b"%d" % due
+    own = DELIVER_AT, b"%d" % max(due, 0)
     headers = [own if name in (DELAY, DELIVER_AT) else (name, value) for name, value in record.headers]
     if schedule is not None and own not in headers:
         headers.append(own)

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from tidemill.batches.compiled_build import compiled_build
 from tidemill.batches.records import Header
 from tidemill.timer import due_values as plain
-from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, BadDueTime, due_ms
+from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, WRITTEN_MS_MIN, BadDueTime, due_ms
 from tidemill.timer.schedule import BadSchedule, parse_schedule
 from tidemill.timer.timer_headers import SCHEDULE, TIMER_ID, BadTimerId, timer_id
 
 STAMP = 1_800_000_000_000
 
-numbers = st.integers(0, 10**19) | st.integers(10**11 - 2, 10**11 + 2) | st.integers(DUE_MS_MAX - 2, DUE_MS_MAX + 2)
+bounds = st.sampled_from([10**11, DUE_MS_MAX, WRITTEN_MS_MIN, 0])
+numbers = st.integers(-(10**19), 10**19) | st.builds(lambda bound, more: bound + more, bounds, st.integers(-2, 2))
 digits = st.builds(lambda number, size: b"%d" % number if size is None else b"%0*d" % (size, number), numbers,
                    st.none() | st.integers(1, 20))  # fmt: skip
 delays = st.builds(
@@ -83,6 +84,15 @@ def due_of(headers: list[Header], latest_ms: int) -> int | None:
 @example(name=DELIVER_AT, value=b"2028-02-29t00:00:00.000000001+23:59", latest_ms=DUE_MS_MAX)
 @example(name=DELIVER_AT, value=b"2100-02-29T00:00:00Z", latest_ms=DUE_MS_MAX)
 @example(name=DELIVER_AT, value=b"1970-01-01T00:00:00+00:01", latest_ms=DUE_MS_MAX)
+@example(name=DELIVER_AT, value=b"1960-01-01T00:00:00Z", latest_ms=DUE_MS_MAX)
+@example(name=DELIVER_AT, value=b"0001-01-01T00:00:00+00:01", latest_ms=DUE_MS_MAX)
+@example(name=DELIVER_AT, value=b"0001-01-01T00:00:00Z", latest_ms=DUE_MS_MAX)
+@example(name=DELIVER_AT, value=b"-62135596800000", latest_ms=DUE_MS_MAX)
+@example(name=DELIVER_AT, value=b"-62135596800001", latest_ms=DUE_MS_MAX)
+@example(name=DELIVER_AT, value=b"-0", latest_ms=DUE_MS_MAX)
+@example(name=DELIVER_AT, value=b"-", latest_ms=DUE_MS_MAX)
+@example(name=DELIVER_AT, value=b"-1", latest_ms=DUE_MS_MAX)
+@example(name=DELAY, value=b"-1", latest_ms=DUE_MS_MAX)
 @example(name=DELIVER_AT, value=b"1970-01-01T00:00:00Z", latest_ms=DUE_MS_MAX)
 @example(name=DELIVER_AT, value=b"2027-01-01T00:00:00.", latest_ms=DUE_MS_MAX)
 @example(name=DELAY, value=b"999999999999d", latest_ms=DUE_MS_MAX)

@@ -51,6 +51,8 @@ def test_a_batch_that_needs_no_change_is_kept() -> None:
         ((DELAY, b"5m"), STAMP + 300_000),
         ((DELAY, b"7"), STAMP + 7),
         ((DELIVER_AT, b"2027-01-31T08:00:00Z"), 1_801_382_400_000),
+        ((DELIVER_AT, b"1960-01-01T00:00:00Z"), 0),
+        ((DELIVER_AT, b"-1"), 0),
     ],
 )
 def test_delays_and_texts_become_digits_in_their_place(header: tuple[str, bytes], due: int) -> None:
@@ -82,6 +84,22 @@ def test_a_rewritten_batch_keeps_its_producer_and_its_records() -> None:
     assert Codec.NONE == after.codec
     assert [(9, b"v"), (3, None)] == [(it.timestamp, it.value) for it in read_records(found)]
     assert crc_matches(found)
+
+
+def test_a_schedule_that_begins_before_1970_keeps_its_time_of_day() -> None:
+    """Its first occurrence in the log is the first one that is not negative."""
+    every = ("tidemill-schedule", b"every 1d"), (TIMER_ID, b"a")
+    eight_ms, day_ms = 8 * 3_600_000, 86_400_000
+    batch = build_batch(
+        [
+            record(*every, (DELIVER_AT, b"1960-01-01T08:00:00Z")),
+            record(*every, (DELIVER_AT, b"%d" % (eight_ms - 3 * day_ms))),
+            record(*every, (DELIVER_AT, b"1969-12-31T23:59:59.999Z")),
+            record(*every, (DELIVER_AT, b"1970-01-01T00:00:00Z")),
+        ]
+    )
+
+    assert [eight_ms, eight_ms, day_ms - 1, 0] == dues_of(normalized(batch, STAMP, size_max=SIZE_MAX))
 
 
 def test_a_refusal_names_the_record() -> None:

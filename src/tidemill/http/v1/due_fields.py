@@ -6,19 +6,29 @@ from typing import Annotated, Final, Literal, Protocol
 from msgspec import Meta
 
 from tidemill.model.topic_config import TopicConfig
-from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, UNLIMITED, VALUE_BYTES_MAX, BadDueTime, due_ms
+from tidemill.timer.due_time import (
+    DELAY,
+    DELIVER_AT,
+    DUE_MS_MAX,
+    UNLIMITED,
+    VALUE_BYTES_MAX,
+    WRITTEN_MS_MIN,
+    BadDueTime,
+    due_ms,
+)
 from tidemill.timer.schedule import VALUE_BYTES_MAX as SCHEDULE_BYTES_MAX
 from tidemill.timer.schedule import BadSchedule, parse_schedule
 from tidemill.timer.timer_headers import ID_BYTES_MAX, MISSED, SCHEDULE, TIMER_ID, TIMEZONE
 
 _TEXT: Final = Meta(min_length=1, max_length=VALUE_BYTES_MAX)
 _MS = Annotated[int, Meta(ge=0, le=DUE_MS_MAX)]
+_MOMENT_MS = Annotated[int, Meta(ge=WRITTEN_MS_MIN, le=DUE_MS_MAX)]
 Delay = Annotated[
     _MS | Annotated[str, _TEXT] | None,
     Meta(description="Deliver the record so much later: in ms, or a number and ms, s, m, h or d. Timer topics only."),
 ]
 At = Annotated[
-    _MS | Annotated[str, _TEXT] | None,
+    _MOMENT_MS | Annotated[str, _TEXT] | None,
     Meta(description="Deliver the record then: in ms since the epoch, or a time of RFC 3339. Timer topics only."),
 ]
 TimerId = Annotated[
