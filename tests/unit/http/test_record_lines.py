@@ -175,6 +175,9 @@ def test_a_line_may_say_when_its_record_is_due() -> None:
     ] == leaders.headers
     assert (400, "line 1: delay and at: give one of them") == (refused[0], refused[1]["detail"])
 
+    unknown = asyncio.run(produced(leaders, [lines_of({"missed": "two"})]))
+    assert unknown[1]["detail"].endswith("Invalid enum value 'two' - at `$.missed`; use all, none or one")
+
 
 @pytest.mark.parametrize("more", [{"timer_id": "x"}, {"headers": [["tidemill-timer-id", "x"]]}])
 def test_an_id_needs_a_key_or_a_partition(more: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from tidemill.http.answer import JSON_TYPE, Answer, problem
 from tidemill.http.v1.brokers import Brokers
 from tidemill.http.v1.budgets import Exhausted, taken_by
 from tidemill.http.v1.decoded_bodies import memory_of
+from tidemill.http.v1.legal import legal
 from tidemill.http.v1.rights import Right
 
 BODY_BYTES_MAX: Final = 1 << 20
@@ -29,8 +30,7 @@ STREAM_PAUSE_S_MAX: Final = 30.0  # likewise for a body of any length, if nothin
 STREAM_S_MAX: Final = 3_600.0  # and for all of it: the client learns only at the end what has been done
 
 
-_UNKNOWN: Final = "unknown field"  # in msgspec's messages
-_NAMED: Final = re.compile(r"`\$\.(\w+)`")  # likewise: the field that an error is about
+_NAMED: Final = re.compile(r"`\$\.(\w+)`")  # in msgspec's messages: the field that an error is about
 
 
 class Refused(Exception):
@@ -196,7 +196,7 @@ def _decoded(body: type[msgspec.Struct], data: bytes) -> Any:
     try:
         return msgspec.json.decode(data or b"{}", type=body)
     except msgspec.ValidationError as error:
-        raise Refused(400, f"the body is not as this path needs it: {error}{_legal(body, error)}") from error
+        raise Refused(400, f"the body is not as this path needs it: {error}{legal(body, error)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, f"the body is not JSON: {error}") from error
 
@@ -217,13 +217,7 @@ def _query(query: type[msgspec.Struct] | None, request: Request) -> Any:
     except msgspec.ValidationError as error:
         named = _NAMED.search(str(error))
         value = f" is {given[named[1]][:100]!r}" if named is not None and named[1] in given else ""
-        raise Refused(400, f"the query is not as this path needs it: {error}{value}{_legal(query, error)}") from error
-
-
-def _legal(fields: type[msgspec.Struct], error: msgspec.ValidationError) -> str:
-    """Return which names there are, if an error is about a name that is unknown."""
-    known = ", ".join(fields.__struct_encode_fields__)
-    return f"; the names are {known}" if _UNKNOWN in str(error) else ""
+        raise Refused(400, f"the query is not as this path needs it: {error}{value}{legal(query, error)}") from error
 
 
 async def _while_connected(request: Request, work: Awaitable[T]) -> T:

@@ -20,6 +20,7 @@ from tidemill.http.access import LINES_TYPE
 from tidemill.http.answer import JSON_TYPE, Answer, json_answer
 from tidemill.http.v1.budgets import FREE_BYTES, Exhausted, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route, body_parts, busy
+from tidemill.http.v1.legal import legal
 from tidemill.http.v1.records import BadRecord, NewRecord, record_of, records_per_turn, take_headers
 from tidemill.http.v1.rights import WRITE_TOPIC
 from tidemill.http.v1.stream_response import send_part
@@ -198,7 +199,7 @@ class _Lines:
                 take_headers(self._taken, len(given.headers))
                 record = record_of(given, self._topic, config, now_ms)
             except (msgspec.DecodeError, BadRecord, UnicodeDecodeError, RecursionError) as problem:
-                raise Refused(400, f"line {self._next_line}: {problem}") from problem
+                raise Refused(400, f"line {self._next_line}: {problem}{legal(NewRecord, problem)}") from problem
             self._writer.add(given.partition, record)
             self.records += 1
             if self._writer.waiting_bytes >= waiting_max:
