@@ -1,6 +1,7 @@
 """The parameters, bodies and responses of `/v1/topics/{topic}/timers`."""
 
 import re
+from itertools import pairwise
 from typing import Annotated, Final
 
 import msgspec
@@ -257,13 +258,18 @@ def shift_of(value: int | str) -> int:
 def edges_of(query: HistogramQuery, now_ms: int) -> list[int]:
     """Return the ascending times between buckets.  Raise Refused."""
     if isinstance(query.edges, UnsetType):
-        name, edges = "buckets", [now_ms + _parsed(DELAY, it, "buckets") for it in query.buckets.split(",")]
+        name, texts = "buckets", query.buckets.split(",")
+        edges = [now_ms + _parsed(DELAY, it, name) for it in texts]
     else:
-        name, edges = "edges", [_parsed(DELIVER_AT, it, "edges") for it in query.edges.split(",")]
+        name, texts = "edges", query.edges.split(",")
+        edges = [_parsed(DELIVER_AT, it, name) for it in texts]
         if query.buckets != BUCKETS:
             raise Refused(400, "buckets and edges: give one of them")
-    if len(edges) > BUCKETS_MAX or edges != sorted(set(edges)):
-        raise Refused(400, f"{name}: there are {len(edges)}; give at most {BUCKETS_MAX}, ascending")
+    if len(edges) > BUCKETS_MAX:
+        raise Refused(400, f"{name}: there are {len(edges)}; give at most {BUCKETS_MAX}")
+    for at, (edge, following) in enumerate(pairwise(edges), 1):
+        if edge >= following:
+            raise Refused(400, f"{name}: {texts[at]} follows {texts[at - 1]}, but is not later; give them ascending")
     return edges
 
 
