@@ -101,7 +101,15 @@ def test_each_path_works_at_any_broker(brokers: list[HttpClient], topic: str) ->
         ("POST", "/{topic}", {"messages": [{}, {"consumeIn": "soon"}]}, 400, 3, "messages[1].consumeIn=soon"),
         ("POST", "/{topic}", {"messages": [{"consumeIn": 5}]}, 400, 3, "consumeIn=5: it is no duration; write"),
         ("POST", "/{topic}", {"messages": [{"clusteringKey": "eA=="}]}, 400, 3, "clusteringKey"),
-        ("POST", "/{topic}", {"messages": [{"value": "!"}]}, 400, 3, "base64"),
+        ("POST", "/{topic}", {"messages": [{"value": "!"}]}, 400, 3, "messages[0]: value: it is not base64"),
+        (
+            "POST",
+            "/{topic}",
+            {"messages": [{"consumeIn": "999999999999s"}]},
+            400,
+            3,
+            "messages[0].consumeIn=999999999999s: ",
+        ),
         ("GET", "/{topic}/9/g/c", None, 404, 5, "no partition 9"),
         ("POST", "/ack/{topic}/0/g/c", {}, 400, 3, "offset"),
         ("POST", "/commit/{topic}/0/g/c", {"offset": "AAAA"}, 400, 3, "AAAA"),
@@ -149,6 +157,21 @@ def test_a_delay_needs_a_timer_topic(brokers: list[HttpClient]) -> None:
 
     assert (400, 3, 200) == (refused.status, refused.body["code"], taken.status)
     assert "messages[1].consumeIn=1.5s" in refused.body["error"] and "kind=0" in refused.body["error"]
+
+
+def test_a_delay_that_is_too_long_for_the_topic_is_named(brokers: list[HttpClient]) -> None:
+    """By the field that the client has written, and not by a header that it does not know."""
+    name, limit = f"sand-{uuid.uuid4().hex[:8]}", {"tidemill.max.delay.ms": "60000"}
+    body = {"name": name, "kind": "timer", "partitions": 1, "configs": limit}
+    assert 201 == brokers[0].send("POST", "/v1/topics", body).status
+    wait_until_known(brokers, name)
+
+    refused = brokers[1].send("POST", f"/sandglass/topics/{name}", {"messages": [{}, {"consumeIn": "60.001s"}]})
+    taken = brokers[1].send("POST", f"/sandglass/topics/{name}", {"messages": [{"consumeIn": "60s"}]})
+
+    said = "messages[1].consumeIn=60.001s: the topic delays messages by no more than tidemill.max.delay.ms=60000; "
+    assert (400, 3, 200) == (refused.status, refused.body["code"], taken.status)
+    assert refused.body["error"] == f"{said}write a shorter duration"
 
 
 def test_clients_are_served_as_those_of_v1(brokers: list[HttpClient], topic: str) -> None:

@@ -214,7 +214,7 @@ def test_few_schedules_are_parsed_in_one_turn_of_the_event_loop(monkeypatch: pyt
 
     written = asyncio.run(produced(leaders, [lines_of(*schedules)]))
     body = [records.NewRecord(**it) for it in schedules]
-    asyncio.run(records._encoded(body, TOPIC, leaders))  # type: ignore[arg-type]
+    asyncio.run(records._encoded(body, TOPIC, leaders, "records"))  # type: ignore[arg-type]
 
     assert (200, 300) == (written[0], written[1]["records"])
     assert 600 == sum(turns)

@@ -94,9 +94,11 @@ def take_headers(taken: Taken, count: int) -> None:
         taken.decoded(HEADER_MEMORY * (count - HEADERS_FREE))
 
 
-async def produce_all(brokers: Brokers, topic: Topic, records: Sequence[NewRecord], taken: Taken) -> Produced:
-    """Write records, and return when all are committed.  Raise Refused."""
-    return await write_records(brokers, topic, await _encoded(records, topic, brokers), taken)
+async def produce_all(
+    brokers: Brokers, topic: Topic, records: Sequence[NewRecord], taken: Taken, *, name: str = "records"
+) -> Produced:
+    """Write records, and return when all are committed.  Raise Refused; `name` is what the body calls the records."""
+    return await write_records(brokers, topic, await _encoded(records, topic, brokers, name), taken)
 
 
 async def write_records(
@@ -131,7 +133,7 @@ def records_per_turn(config: TopicConfig) -> int:
 
 
 async def _encoded(
-    records: Sequence[NewRecord], topic: Topic, brokers: Brokers
+    records: Sequence[NewRecord], topic: Topic, brokers: Brokers, name: str
 ) -> list[tuple[int | None, RecordTuple]]:
     """Return each record with its partition, if it names one.  Raise Refused, before anything is written."""
     now_ms, config = brokers.wall_ms, brokers.config_of(topic)
@@ -141,7 +143,7 @@ async def _encoded(
         try:
             found.append((it.partition, record_of(it, topic, config, now_ms)))
         except BadRecord as problem:
-            raise Refused(400, f"records[{at}]: {problem}") from problem
+            raise Refused(400, f"{name}[{at}]: {problem}") from problem
         if at % per_turn == 0:
             await asyncio.sleep(0)
     return found

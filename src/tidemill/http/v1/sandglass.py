@@ -43,9 +43,11 @@ from tidemill.http.v1.stream_response import StreamResponse
 from tidemill.http.v1.topics import CreateBody, create_topic, topic_of
 from tidemill.metadata.image import Topic
 from tidemill.metadata.metadata_records import GROUP_RESOURCE, ConfigResource
+from tidemill.model.topic_config import TopicConfig
 from tidemill.model.topic_kind import TopicKind
 from tidemill.peer import share_resolve
 from tidemill.share.acknowledgement import Acknowledgement
+from tidemill.timer.due_time import DUE_MS_MAX, UNLIMITED
 
 LEASE_MS: Final = 10_000  # this, the back-off and the limit are Sandglass's
 PAGE: Final = 100
@@ -85,24 +87,28 @@ async def produce(call: Call) -> ProduceReply:
     topic, body = topic_of(call), call.body
     partition = call.names.get("partition", body.partition)
     number = partition_of(partition, topic) if partition else None
-    now_ms, is_timer = call.brokers.wall_ms, call.brokers.config_of(topic).is_timer
-    records = [_record(at, it, number, now_ms, is_timer=is_timer) for at, it in enumerate(body.messages)]
-    produced = await produce_all(call.brokers, topic, records, taken_by(call.request))
-    encode = encode_arrival if is_timer else encode_offset
+    now_ms, config = call.brokers.wall_ms, call.brokers.config_of(topic)
+    records = [_record(at, it, number, now_ms, config) for at, it in enumerate(body.messages)]
+    produced = await produce_all(call.brokers, topic, records, taken_by(call.request), name="messages")
+    encode = encode_arrival if config.is_timer else encode_offset
     return ProduceReply([encode(now_ms, it.offset) for it in produced.records])
 
 
-def _record(at: int, message: NewMessage, partition: int | None, now_ms: int, *, is_timer: bool) -> NewRecord:
+def _record(at: int, message: NewMessage, partition: int | None, now_ms: int, config: TopicConfig) -> NewRecord:
     where = f"messages[{at}]"
     delay_ms, shown = delay_ms_of(message.consume_in), f"{where}.consumeIn={str(message.consume_in)[:100]}"
     if delay_ms is None:
         raise Refused(400, f'{shown}: it is no duration; write for example "90s" or "0.5s"')
-    if delay_ms and not is_timer:
+    if delay_ms and not config.is_timer:
         raise Refused(
             400,
             f"{shown}: only timer topics delay messages, and this topic is not one; leave it out, or create a topic "
             "with kind=0",
         )
+    longest_ms = DUE_MS_MAX - now_ms if config.max_delay_ms == UNLIMITED else config.max_delay_ms
+    if delay_ms > longest_ms:
+        allowed = "until the year 9999" if config.max_delay_ms == UNLIMITED else f"tidemill.max.delay.ms={longest_ms}"
+        raise Refused(400, f"{shown}: the topic delays messages by no more than {allowed}; write a shorter duration")
     for name, value in (("clusteringKey", message.clustering_key), ("channel", message.channel)):
         if value:
             raise Refused(
