@@ -20,7 +20,7 @@ from tidemill.batches.native import scan
 from tidemill.batches.records import Header, RecordBlock, open_block
 from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, UNLIMITED, BadDueTime, begin_ms
 from tidemill.timer.native import due_values
-from tidemill.timer.schedule import BATCH_SCHEDULES_MAX, BadSchedule, Schedule, parse_schedule
+from tidemill.timer.schedule import BATCH_SCHEDULES_MAX, BadSchedule, Schedule, parse_schedule, shown
 from tidemill.timer.timer_headers import (
     HEADERS_MAX,
     PREFIX,
@@ -82,7 +82,7 @@ def normalized(
             timer_id(headers)
             schedule = parse_schedule(headers)
             if schedule is not None:
-                due = _first(schedule, due, stamp_ms, delay_ms_max)
+                due = _first(schedule, dict(headers)[SCHEDULE], due, stamp_ms, delay_ms_max)
                 appended.append(index)
         except (BadDueTime, BadTimerId, BadSchedule) as problem:
             raise RecordRefused(index, str(problem)) from problem
@@ -147,15 +147,15 @@ def _is_normalized(headers: Sequence[Header]) -> bool:
     return all(name != DELAY and (name != DELIVER_AT or (value or b"").isdigit()) for name, value in headers)
 
 
-def _first(schedule: Schedule, begin_ms: int, stamp_ms: int, delay_ms_max: int) -> int:
+def _first(schedule: Schedule, text: bytes | None, begin_ms: int, stamp_ms: int, delay_ms_max: int) -> int:
     """
-    Return the first occurrence of a schedule that begins at a moment.  Raise BadSchedule if there is none, or if too
-    many are missed already.
+    Return the first occurrence of a schedule that begins at a moment.  Raise BadSchedule, which shows `text`, if there
+    is none, or if too many are missed already.
     """
     first = schedule.first(begin_ms)
     if first is None or (delay_ms_max != UNLIMITED and first - stamp_ms > delay_ms_max):
         allowed = "the year 9999" if delay_ms_max == UNLIMITED else f"tidemill.max.delay.ms={delay_ms_max}"
-        raise BadSchedule(f"{SCHEDULE}: the first occurrence is later than {allowed} allows")
+        raise BadSchedule(f"{shown(SCHEDULE, text)}: the first occurrence is later than {allowed} allows")
     schedule.check_begin(first, stamp_ms)
     return first
 

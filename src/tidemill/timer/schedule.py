@@ -296,10 +296,11 @@ def parse_schedule(headers: Iterable[tuple[str, bytes | None]]) -> Schedule | No
     names = [name for name, _ in pairs]
     for name in given:
         if names.count(name) > 1:
-            raise BadSchedule(f"the header {name} is there twice: keep one")
+            raise BadSchedule(f"the header {name} is there {names.count(name)} times: keep one")
     if SCHEDULE not in given:
-        alone = " and ".join(name for name in names if name in (TIMEZONE, MISSED))
-        raise BadSchedule(f"{alone} without {SCHEDULE}: add it, such as every 15m, or omit {alone}")
+        alone = [name for name in names if name in (TIMEZONE, MISSED)]
+        values = " and ".join(shown(name, given[name]) for name in alone)
+        raise BadSchedule(f"{values} without {SCHEDULE}: add it, such as every 15m, or omit {' and '.join(alone)}")
     if not given.get(TIMER_ID):
         raise BadSchedule(f"{SCHEDULE} needs the header {TIMER_ID}, by which the schedule is replaced and cancelled")
     if CANCEL in given:
@@ -378,12 +379,17 @@ def _cron(text: str, rest: str, zone: tzinfo) -> Cron:
     return cron
 
 
+def shown(name: str, value: bytes | None) -> str:
+    """Return a header as messages name it."""
+    return f"{name}=null" if value is None else f"{name}={value[: VALUE_BYTES_MAX + 1].decode(errors='replace')!r}"
+
+
 def _text(name: str, value: bytes | None, fix: str) -> str:
     if value is None:
-        raise BadSchedule(f"{name}=null: write {fix}")
+        raise BadSchedule(f"{shown(name, value)}: write {fix}")
     text = value[: VALUE_BYTES_MAX + 1].decode(errors="replace")
     if len(value) > VALUE_BYTES_MAX or not value.isascii() or not text.replace("\t", " ").isprintable():
-        raise BadSchedule(f"{name}={text!r}: write {fix}, in at most {VALUE_BYTES_MAX} printable bytes of ASCII")
+        raise BadSchedule(f"{shown(name, value)}: write {fix}, in at most {VALUE_BYTES_MAX} printable bytes of ASCII")
     if not text.strip():
-        raise BadSchedule(f"{name}={text!r}: write {fix}")
+        raise BadSchedule(f"{shown(name, value)}: write {fix}")
     return text

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tidemill.timer.due_time import BadDueTime, begin_ms
-from tidemill.timer.schedule import BadSchedule, parse_schedule
+from tidemill.timer.schedule import BadSchedule, parse_schedule, shown
 from tidemill.timer.timer_headers import HEADERS_MAX, SCHEDULE, BadTimerId, timer_id, too_many_headers
 
 
@@ -21,7 +21,8 @@ def timer_problem(headers: Sequence[tuple[str, bytes | None]], now_ms: int) -> s
             return None
         first_ms = schedule.first(begin)
         if first_ms is None:
-            return f"{SCHEDULE}: the first occurrence is later than the year 9999 allows"
+            said = shown(SCHEDULE, dict(headers)[SCHEDULE])
+            return f"{said}: the first occurrence is later than the year 9999 allows"
         schedule.check_begin(first_ms, now_ms)
     except (BadDueTime, BadTimerId, BadSchedule) as problem:
         return str(problem)

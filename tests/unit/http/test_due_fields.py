@@ -124,9 +124,13 @@ def test_a_schedule_becomes_headers() -> None:
     [
         ({"schedule": "every 15m"}, "schedule: tidemill-schedule needs the header tidemill-timer-id"),
         ({**CRON, "schedule": "hourly"}, "schedule: tidemill-schedule='hourly': write cron and five fields, or every"),
-        ({**CRON, "timezone": "Berlin"}, "schedule: tidemill-timezone='Berlin': no such zone"),
-        ({"timer_id": "a", "timezone": "Europe/Berlin"}, "timezone: tidemill-timezone without tidemill-schedule"),
-        ({"timer_id": "a", "missed": "all"}, "missed: tidemill-missed without tidemill-schedule"),
+        ({**CRON, "timezone": "Berlin"}, "timezone: tidemill-timezone='Berlin': no such zone"),
+        ({**IN_BERLIN, "missed": "two"}, "missed: tidemill-missed='two': write one, all or none"),
+        (
+            {"timer_id": "a", "timezone": "Europe/Berlin"},
+            "timezone: tidemill-timezone='Europe/Berlin' without tidemill-schedule",
+        ),
+        ({"timer_id": "a", "missed": "all"}, "missed: tidemill-missed='all' without tidemill-schedule"),
         ({**CRON, "delay": "5m"}, "schedule: tidemill-schedule and tidemill-delay are both there"),
     ],
 )
@@ -141,6 +145,8 @@ def test_a_bad_schedule_is_named_with_its_field(fields: Any, says: str) -> None:
 def test_a_schedule_in_headers_is_checked_as_well() -> None:
     with pytest.raises(BadDueTime, match="headers: tidemill-schedule='hourly'"):
         made_of({"timer_id": "a"}, ("tidemill-schedule", b"hourly"), config=TIMER)
+    with pytest.raises(BadDueTime, match="headers: tidemill-timezone='Berlin'"):
+        made_of(CRON, ("tidemill-timezone", b"Berlin"), config=TIMER)
 
 
 @pytest.mark.parametrize(

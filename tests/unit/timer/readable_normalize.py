@@ -27,8 +27,9 @@ def _rewritten(index: int, record: Record, stamp_ms: int, delay_ms_max: int) -> 
         schedule = parse_schedule(record.headers)
         if schedule is not None:
             first = schedule.first(due)
+            value = dict(record.headers)[SCHEDULE].decode()
             if first is None or (delay_ms_max != UNLIMITED and first - stamp_ms > delay_ms_max):
-                raise BadSchedule(f"{SCHEDULE}: the first occurrence is too late")
+                raise BadSchedule(f"{SCHEDULE}={value!r}: the first occurrence is too late")
             schedule.check_begin(first, stamp_ms)
             due = first
     except (BadDueTime, BadTimerId, BadSchedule) as problem:

@@ -111,6 +111,16 @@ def test_a_refusal_names_the_record() -> None:
     assert 1 == refused.value.index
 
 
+def test_a_schedule_that_occurs_too_late_is_shown() -> None:
+    late = record(("tidemill-schedule", b"cron 0 8 1 1 *"), (TIMER_ID, b"a"))
+
+    with pytest.raises(RecordRefused) as refused:
+        normalized(build_batch([late]), STAMP, size_max=SIZE_MAX, delay_ms_max=60_000)
+
+    said = "tidemill-schedule='cron 0 8 1 1 *': the first occurrence is later than tidemill.max.delay.ms=60000 allows"
+    assert said == str(refused.value)
+
+
 def test_a_bomb_is_refused_before_it_is_unfolded() -> None:
     batch = build_batch([record(value=bytes(10 << 20))], codec=Codec.ZSTD)
 

@@ -603,13 +603,18 @@ BAD = [
     (headers("every 1h", ("tidemill-missed", b"two")), "tidemill-missed='two': write one, all or none"),
     (headers("every 1h", ("tidemill-missed", None)), "tidemill-missed=null: write one, all or none"),
     (headers("every 1h", ("tidemill-delay", b"5m")), "tidemill-delay are both there: say with tidemill-deliver-at"),
-    (headers("every 1h", ("tidemill-schedule", b"every 1h")), "tidemill-schedule is there twice: keep one"),
-    (headers("every 1h", ("tidemill-timer-id", b"b")), "tidemill-timer-id is there twice: keep one"),
-    (headers("every 1h", ("tidemill-missed", b"all"), ("tidemill-missed", b"all")), "tidemill-missed is there twice"),
+    (headers("every 1h", ("tidemill-schedule", b"every 1h")), "tidemill-schedule is there 2 times: keep one"),
+    (headers("every 1h", ("tidemill-timer-id", b"b")), "tidemill-timer-id is there 2 times: keep one"),
+    (headers("every 1h", *[("tidemill-missed", b"all")] * 3), "tidemill-missed is there 3 times"),
     (headers("every 1h", timer_id=None), "tidemill-schedule needs the header tidemill-timer-id"),
     (headers("every 1h", timer_id=""), "tidemill-schedule needs the header tidemill-timer-id"),
-    ([("tidemill-timezone", b"UTC"), ("tidemill-timer-id", b"a")], "tidemill-timezone without tidemill-schedule"),
-    ([("tidemill-missed", b"all")], "tidemill-missed without tidemill-schedule: add it"),
+    ([("tidemill-timezone", b"UTC"), ("tidemill-timer-id", b"a")], "tidemill-timezone='UTC' without tidemill-schedule"),
+    ([("tidemill-missed", b"all")], "tidemill-missed='all' without tidemill-schedule: add it"),
+    (
+        [("tidemill-timezone", None), ("tidemill-missed", b"all")],
+        "tidemill-timezone=null and tidemill-missed='all' without tidemill-schedule: add it, such as every 15m, or "
+        "omit tidemill-timezone and tidemill-missed",
+    ),
     ([("tidemill-schedule", None), ("tidemill-timer-id", b"a")], "tidemill-schedule=null: write cron"),
 ]
 

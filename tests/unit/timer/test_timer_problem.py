@@ -17,7 +17,7 @@ NAMED = ("tidemill-timer-id", b"a")
         ([NAMED, ("tidemill-schedule", b"cron 1 1 1")], "write five fields instead of 3"),
         (
             [NAMED, ("tidemill-schedule", b"cron 0 0 * * *"), ("tidemill-deliver-at", b"253402300799999")],
-            "tidemill-schedule: the first occurrence is later than the year 9999 allows",
+            "tidemill-schedule='cron 0 0 * * *': the first occurrence is later than the year 9999 allows",
         ),
         ([("a", None)] * 10_001, "it has 10001 headers: send at most 10000"),
     ],

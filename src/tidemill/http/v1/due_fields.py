@@ -116,14 +116,18 @@ def timer_headers(
     try:
         due_ms(every, now_ms, limit)
     except BadDueTime as problem:
-        raise BadDueTime(f"{_where(given, (DELAY, DELIVER_AT))}: {problem}") from problem
+        raise BadDueTime(f"{_where(given, (DELAY, DELIVER_AT), str(problem))}: {problem}") from problem
     try:
         parse_schedule(every)
     except BadSchedule as problem:
-        raise BadDueTime(f"{_where(given, (SCHEDULE, TIMEZONE, MISSED))}: {problem}") from problem
+        raise BadDueTime(f"{_where(given, (SCHEDULE, TIMEZONE, MISSED), str(problem))}: {problem}") from problem
     return made
 
 
-def _where(given: Sequence[tuple[str, str, str]], about: Collection[str]) -> str:
-    """Return the first field that was given for one of these headers, or `headers`."""
-    return next((field for field, header, _ in given if header in about), "headers")
+def _where(given: Sequence[tuple[str, str, str]], about: Collection[str], problem: str) -> str:
+    """
+    Return the field that a problem with some headers is about, or `headers` if the client has given the header itself.
+    """
+    fields = {header: field for field, header, _ in given if header in about}
+    named = problem.partition("=")[0]
+    return fields.get(named, "headers") if named in about else next(iter(fields.values()), "headers")
