@@ -17,6 +17,7 @@ DUE_MS_MIN: Final = 10**11  # March 1973; brokers take smaller numbers for secon
 DUE_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 ID_BYTES_MAX: Final = 256
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_1: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Due(NamedTuple):
@@ -41,7 +42,7 @@ def timer_headers(due: Due) -> Iterator[tuple[str, bytes]]:
     if delay is not None:
         yield DELAY, b"%d" % milliseconds("delay", delay, at_most_ms=DUE_MS_MAX)
     if at is not None:
-        yield DELIVER_AT, b"%d" % due_ms(at)
+        yield DELIVER_AT, b"%d" % due_ms(at) if due.schedule is None else _begin(at)
     if timer_id is not None:
         yield TIMER_ID, _id(timer_id)
     yield from _schedule_headers(due)
@@ -78,6 +79,12 @@ def due_ms(at: datetime, *, name: str = "at") -> int:
     if at.tzinfo is None:
         raise ValueError(f"{name}={at!r}: give its time zone, such as tzinfo=datetime.UTC")
     return min(max(-((_EPOCH - at) // timedelta(milliseconds=1)), DUE_MS_MIN), DUE_MS_MAX)
+
+
+def _begin(at: datetime) -> bytes:
+    """Return when a schedule begins, which all its times depend on: as text if digits would be taken for seconds."""
+    ms = due_ms(at)
+    return b"%d" % ms if ms > DUE_MS_MIN else max(at, _YEAR_1).astimezone(UTC).isoformat().encode()
 
 
 def _id(timer_id: str | bytes) -> bytes:

@@ -88,6 +88,24 @@ def test_an_id_may_have_as_many_bytes_as_brokers_accept() -> None:
     assert [1, 256] == [len(value) for ((_, value),) in headers]
 
 
+@pytest.mark.parametrize(
+    "at",
+    [
+        datetime(1960, 1, 1, 8, tzinfo=UTC),
+        datetime(1970, 1, 1, 8, tzinfo=UTC),
+        datetime(1973, 1, 1, 8, 0, 0, 1, tzinfo=UTC),
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))),
+        datetime(2027, 1, 1, 8, tzinfo=UTC),
+    ],
+)
+def test_a_schedule_begins_at_the_moment_itself(at: datetime) -> None:
+    """However long ago it was: all occurrences of `every` are multiples of the interval away from it."""
+    headers = [*timer_headers(Due(at=at, timer_id="a", schedule="every 1d"))]
+
+    exact_us = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    assert max(-(-exact_us // 1_000), due_time.WRITTEN_MS_MIN) == due_time.begin_ms(headers, 0)
+
+
 def test_a_schedule_becomes_headers_that_brokers_read() -> None:
     """The first occurrence is at `at`."""
     at = datetime(2027, 1, 1, tzinfo=UTC)
