@@ -163,8 +163,8 @@ def leaves_released_schedules_to_their_leader() -> Iterator[None]:
     """Let a leader compute the next occurrences only of what it has released itself."""
     ended = Recurrences._ended
 
-    def own(self: Any) -> Iterator[Any]:
-        return (it for it in ended(self) if it.arrival in self._schedules)
+    def own(self: Any, now_ms: int) -> Iterator[Any]:
+        return (it for it in ended(self, now_ms) if it.arrival in self._schedules)
 
     with patch.object(Recurrences, "_ended", own):
         yield

@@ -51,7 +51,7 @@ BAD_DELAYS: Final = (
 BAD_MOMENTS: Final = (
     None,
     b"",
-    b"-1",
+    b"-62135596800001",  # before the year 1
     b"1700000000",
     b"253402300800000",
     b"1" * 19,
