@@ -35,16 +35,7 @@ def attacker(running: AttackedBroker) -> HttpAttacker:
     with running.connect() as producer:
         for _ in range(StoreOptions().cache_bytes_max // MIB + 1):
             producer.ask(produce_request(topic, bytes(MIB - 1_000)), 9)
-    # What the first crowd costs once, some 40 MiB of structures and arenas that are kept, is not measured: it would be
-    # counted in whichever case comes first.
-    with found.crowd(CROWD) as clients:
-        with ThreadPoolExecutor(50) as threads:
-            list(threads.map(_send, clients, [post(f"/v1/topics/{topic}/records", FIRST, kind=b"x-ndjson")] * CROWD))
-        statuses_of(clients, SERVED_S_MAX)
     return found
-
-
-FIRST = b'{"value": "%s"}' % (b"a" * (64 << 10))
 
 
 @pytest.mark.parametrize(
