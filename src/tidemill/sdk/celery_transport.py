@@ -222,9 +222,7 @@ class Channel(virtual.Channel):
             properties = payload["properties"]
             properties["delivery_info"]["redelivered"] = message.attempt > 1
             if message.header(DELIVER_AT) is not None:
-                payload["headers"]["eta"] = (
-                    None  # its topic has waited for it, and workers would for up to a second more
-                )
+                payload["headers"]["eta"] = None  # its topic has waited; the worker would for up to a second more
         except (ValueError, KeyError, TypeError):
             log.error(
                 "the message at offset %d of partition %d of topic %s is not one of Celery; it is rejected",
