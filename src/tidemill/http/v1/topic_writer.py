@@ -9,13 +9,13 @@ meanwhile.  So batches are small while records are few, and large when they come
 import asyncio
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from tidemill.batches.batch import HEADER_BYTES
+from tidemill.batches.batch import HEADER_BYTES, read_header
 from tidemill.batches.builder import RecordTuple, build_batch
 from tidemill.batches.native import scan
-from tidemill.batches.records import HEADER_MEMORY, RECORD_MEMORY
+from tidemill.batches.records import HEADER_MEMORY, RECORD_MEMORY, read_records
 from tidemill.http.v1.brokers import Brokers, Unreachable
 from tidemill.http.v1.budgets import FREE_BYTES, Budgets
 from tidemill.http.v1.calls import Refused
@@ -214,8 +214,12 @@ class TopicWriter:
                 batch = queue.batches.popleft()
                 if not queue.batches:
                     del self._growing[queue.number]
-                await self._append_all(queue, batch.records)
-                self.waiting_bytes -= batch.memory
+                encoded = build_batch(batch.records)
+                self.waiting_bytes += len(encoded) - batch.memory
+                self._room.set()
+                del batch  # and its records: a thousand requests in flight would hold megabytes twice
+                await self._append_all(queue, encoded)
+                self.waiting_bytes -= len(encoded)
                 self._room.set()
             queue.sending = None
             is_done = True
@@ -226,29 +230,29 @@ class TopicWriter:
             queue.is_refused = not is_done
             self._room.set()
 
-    async def _append_all(self, queue: _Partition, records: Sequence[RecordTuple]) -> None:
-        """Append records, in smaller batches if they are too large together.  Raise Refused."""
+    async def _append_all(self, queue: _Partition, batch: bytearray) -> None:
+        """Append a batch; in smaller ones, if it is too large.  Raise Refused."""
+        count = read_header(batch).record_count
         try:
-            first = await self._append(queue.number, records)
+            first = await self._append(queue.number, memoryview(batch))
         except _TooLarge:
-            if len(records) == 1:
+            if count == 1:
                 raise
-            half = len(records) // 2
-            await self._append_all(queue, records[:half])
-            await self._append_all(queue, records[half:])
+            records = read_records(batch, name_errors="surrogateescape")
+            for half in (records[: count // 2], records[count // 2 :]):
+                await self._append_all(queue, build_batch(half))
             return
         if queue.written and sum(queue.written[-1]) == first:
-            queue.written[-1][1] += len(records)
+            queue.written[-1][1] += count
         else:
-            queue.written.append([first, len(records)])
+            queue.written.append([first, count])
 
-    async def _append(self, partition: int, records: Sequence[RecordTuple]) -> int:
+    async def _append(self, partition: int, batch: memoryview) -> int:
         """
         Return the offset of the first record.  Raise Refused; sooner for a partition without a leader if the memory is
         scarce, because records for other partitions wait for it.
         """
         topic = self._topic
-        batch = memoryview(build_batch(records))
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         while True:
