@@ -182,7 +182,10 @@ class ConfluentClient:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = self._connected()
+
+    def _connected(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
 
     def producer(
         self,
@@ -275,11 +278,11 @@ class ConfluentClient:
         return {each.group_id for each in self._answer(self._admin.list_consumer_groups).valid}
 
     def describe_group(self, group: str) -> GroupDescription:
-        described = self._answer(lambda: self._admin.describe_consumer_groups([group])[group])
+        described = self._coordinator_answer(lambda: self._admin.describe_consumer_groups([group])[group])
         return GroupDescription(state=described.state.name.lower(), member_count=len(described.members))
 
     def delete_group(self, group: str) -> None:
-        self._answer(lambda: self._admin.delete_consumer_groups([group])[group])
+        self._coordinator_answer(lambda: self._admin.delete_consumer_groups([group])[group])
 
     def close(self) -> None:
         """Do nothing: the library stops its threads when the object is collected."""
@@ -288,6 +291,25 @@ class ConfluentClient:
     def _answer(ask: Callable[[], Any]) -> Any:
         """Return the result of the future that `ask` returns."""
         return patiently(lambda: ask().result(WAIT_SECONDS_MAX))
+
+    def _coordinator_answer(self, ask: Callable[[], Any]) -> Any:
+        """
+        Return the result of the future that `ask` returns, which is that of a request to the coordinator of a group.
+
+        A new admin client asks after NOT_COORDINATOR.  librdkafka's admin client caches the coordinator and does not
+        find the new one while the old one is up (`rd_kafka_coord_cache_evict` is called for transactions only).  A new
+        client asks the broker that the cluster names.
+        """
+
+        def ask_once() -> Any:
+            try:
+                return ask().result(WAIT_SECONDS_MAX)
+            except KafkaException as failure:
+                if failure.args[0].code() == KafkaError.NOT_COORDINATOR:
+                    self._admin = self._connected()
+                raise
+
+        return patiently(ask_once)
 
 
 def _record(message: Message) -> Record:

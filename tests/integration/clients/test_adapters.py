@@ -17,13 +17,18 @@ NO_ERROR = 0
 
 
 class ConfluentAdmin:
-    """Answers DescribeGroups requests with the given error codes, one after another."""
+    """
+    Answers DescribeGroups requests with the given error codes, one after another.  After NOT_COORDINATOR it keeps
+    asking the same broker, as librdkafka does.
+    """
 
     def __init__(self, codes: list[int]) -> None:
         self._codes = codes
+        self._is_stale = False
 
     def describe_consumer_groups(self, groups: list[str]) -> dict[str, "Future[Any]"]:
-        code = self._codes.pop(0)
+        code = errors.NOT_COORDINATOR if self._is_stale else self._codes.pop(0)
+        self._is_stale = code == errors.NOT_COORDINATOR
         future: Future[Any] = Future()
         if code:
             future.set_exception(KafkaException(KafkaError(code)))
@@ -43,9 +48,11 @@ class AiokafkaAdmin:
 
 
 def confluent(codes: list[int]) -> Client:
-    client = ConfluentClient.__new__(ConfluentClient)
-    client._admin = ConfluentAdmin(codes)
-    return client
+    class Connected(ConfluentClient):
+        def _connected(self) -> Any:
+            return ConfluentAdmin(codes)
+
+    return Connected("")
 
 
 def aiokafka(codes: list[int]) -> Client:

@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from benchmarks.clusters import BROKERS
 from tests.integration.clients.adapters import CLIENTS, connect
 from tests.integration.clients.client_contract import CASES, Case, Stage
-from tests.integration.clients.client_port import WAIT_SECONDS_MAX, Client, Outgoing, Unsupported
+from tests.integration.clients.client_port import WAIT_SECONDS_MAX, Client, GroupDescription, Outgoing, Unsupported
 from tests.integration.clients.confluent_adapter import ConfluentClient
 from tests.integration.clients.conftest import OFFSETS_PARTITIONS, RunningCluster
 from tests.integration.clients.timer_contract import TIMER_CASES
@@ -121,6 +121,26 @@ def test_a_member_whose_coordinator_moves_before_it_asks_for_its_offsets_reads_t
 
         assert [b"0", b"1", b"2"] == values
         assert KafkaError.NOT_COORDINATOR in told, f"the member knew the new coordinator before it asked: {told}"
+
+
+def test_a_group_is_described_after_its_coordinator_has_moved(moving_client: Client, cluster: RunningCluster) -> None:
+    """
+    A client that has asked the old coordinator gets the answer of the new one, and the coordinator need not move back.
+    """
+    with staged(moving_client, cluster) as stage:
+        topic, group = stage.topic(), f"{stage.name}-group"
+        member = stage.consumer(group)
+        member.assign({(topic, 0): 0})
+        member.commit({(topic, 0): 0})
+        partition = partition_for(group, OFFSETS_PARTITIONS)
+        assert moving_client.describe_group(group).state == "empty"
+        before = epoch_of(cluster, OFFSETS_TOPIC, partition)
+        stage.until(lambda: epoch_of(cluster, OFFSETS_TOPIC, partition) > before, "the coordinator moves")
+
+        with stage.still():
+            described = moving_client.describe_group(group)
+
+        assert GroupDescription(state="empty", member_count=0) == described
 
 
 def epoch_of(cluster: RunningCluster, topic: str, partition: int = 0) -> int:
