@@ -3,21 +3,20 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from tidemill.cli.cluster_view import Row, http_address_of
-from tidemill.cli.group_admin import state_name
-from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, failed
+from tidemill.cli.kafka import REQUEST_TIMEOUT_S, failed
+from tidemill.cli.top_groups import GroupReader, GroupSample
 from tidemill.cli.topic_admin import Partition, TopicAdmin
 from tidemill.client.broker_http import NoResponse, Refused, ask, ask_text
 from tidemill.telemetry.prometheus import counters_of
 
 HTTP_TIMEOUT_S: Final = 1.0  # a slower broker is shown as down, because the tables are updated every second
 ANSWER_TIMEOUT_S: Final = 2.0  # how long confluent-kafka waits for a broker that has just died
-GROUPS_MAX: Final = 200  # each group costs a request, so only the first groups by name are shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +26,6 @@ class BrokerSample:
     status: str
     at: float
     counters: dict[tuple[str, str], float] | None  # by name and topic; None: the broker does not report them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSample:
-    state: str
-    committed: dict[Partition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +48,7 @@ class Sampler:
         """
         self._bootstrap = bootstrap
         self._admin = TopicAdmin(bootstrap)
+        self._groups = GroupReader(bootstrap)
         self._with_internal = with_internal
         self._http = [*http]  # the address to ask first, then those of the other brokers
         self._http_notes: list[str] = []  # why addresses in `http` failed before one responded
@@ -76,7 +70,7 @@ class Sampler:
             [(name, it) for name, led in topics.items() for it, has_leader in enumerate(led) if has_leader]
         )
         at = time.monotonic()
-        groups = self._groups(notes)
+        groups = self._groups.read(notes)
         brokers, answered_by = self._brokers(metadata.cluster_id, notes)
         return Sample(
             cluster_id=metadata.cluster_id,
@@ -108,25 +102,6 @@ class Sampler:
             except KafkaException:
                 continue
         return ends
-
-    def _groups(self, notes: list[str]) -> dict[str, GroupSample]:
-        future = self._admin.client.list_consumer_groups(request_timeout=ANSWER_TIMEOUT_S)
-        listed = awaited(future, "groups", self._bootstrap)
-        if listed.errors:
-            notes.append("a broker does not respond, so the list of groups is incomplete")
-        found = sorted(listed.valid, key=lambda it: it.group_id)
-        if len(found) > GROUPS_MAX:
-            notes.append(f"there are {len(found)} groups; only the first {GROUPS_MAX} by name are read")
-        futures = {
-            it.group_id: self._admin.client.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(it.group_id)], request_timeout=ANSWER_TIMEOUT_S
-            )[it.group_id]
-            for it in found[:GROUPS_MAX]
-        }
-        return {
-            it.group_id: GroupSample(state=state_name(it.state), committed=_committed(futures[it.group_id]))
-            for it in found[:GROUPS_MAX]
-        }
 
     def _brokers(self, cluster_id: str | None, notes: list[str]) -> tuple[list[BrokerSample], int | None]:
         """
@@ -163,14 +138,6 @@ class Sampler:
         missing = "; ".join(problems)
         notes.append(f"no rates of brokers, bytes and journals: {missing}; set --http HOST:PORT[,…] or TIDEMILL_HTTP")
         return [], None
-
-
-def _committed(future: Any) -> dict[Partition, int]:
-    try:
-        partitions = future.result(timeout=REQUEST_TIMEOUT_S).topic_partitions
-    except KafkaException:  # The group's coordinator may be moving to another broker.
-        return {}
-    return {(it.topic, it.partition): it.offset for it in partitions if it.error is None and it.offset >= 0}
 
 
 def _broker(row: Row, address: str | None) -> BrokerSample:

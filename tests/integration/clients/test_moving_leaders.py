@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -15,7 +17,7 @@ from tests.integration.clients.adapters import CLIENTS, connect
 from tests.integration.clients.client_contract import CASES, Case, Stage
 from tests.integration.clients.client_port import WAIT_SECONDS_MAX, Client, GroupDescription, Outgoing, Unsupported
 from tests.integration.clients.confluent_adapter import ConfluentClient
-from tests.integration.clients.conftest import OFFSETS_PARTITIONS, RunningCluster
+from tests.integration.clients.conftest import MOVE_SECONDS, OFFSETS_PARTITIONS, RunningCluster
 from tests.integration.clients.timer_contract import TIMER_CASES
 from tidemill.client.cluster_metadata import ClusterMetadata, LeaderUnknown
 from tidemill.client.connection_settings import from_keys
@@ -141,6 +143,24 @@ def test_a_group_is_described_after_its_coordinator_has_moved(moving_client: Cli
             described = moving_client.describe_group(group)
 
         assert GroupDescription(state="empty", member_count=0) == described
+
+
+def test_a_view_of_the_cluster_survives_the_moves_of_coordinators(cluster: RunningCluster) -> None:
+    """
+    `tidemill top` reads the offsets of groups before and after their coordinators have moved.
+    """
+    client = ConfluentClient(cluster.bootstrap)
+    with staged(client, cluster) as stage:
+        topic = stage.topic()
+        for number in range(OFFSETS_PARTITIONS):
+            member = stage.consumer(f"{stage.name}-group-{number}")
+            member.assign({(topic, 0): 0})
+            member.commit({(topic, 0): 0})
+
+        command = ["tidemill", "top", "--json", "--interval", f"{1.5 * MOVE_SECONDS}", "--bootstrap", cluster.bootstrap]
+        top = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+
+        assert (0, True) == (top.returncode, top.stdout.startswith("{")), top.stderr
 
 
 def epoch_of(cluster: RunningCluster, topic: str, partition: int = 0) -> int:

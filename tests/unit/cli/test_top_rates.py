@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from tidemill.cli.top_groups import GroupSample
 from tidemill.cli.top_rates import view_of
-from tidemill.cli.top_sample import BrokerSample, GroupSample, Sample
+from tidemill.cli.top_sample import BrokerSample, Sample
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 

@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from tidemill.cli import top_tables
+from tidemill.cli.top_groups import GroupSample
 from tidemill.cli.top_rates import view_of
-from tidemill.cli.top_sample import BrokerSample, GroupSample, Sample
+from tidemill.cli.top_sample import BrokerSample, Sample
 
 MIB = 1 << 20
 GROWTH = {
