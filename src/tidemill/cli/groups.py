@@ -43,12 +43,13 @@ def _admin(bootstrap: str | None, *groups: str) -> "GroupAdmin":
         raise usage("GROUP is empty; `tidemill groups list` lists the groups")
     address = resolve(bootstrap)  # Report usage errors before importing confluent-kafka and connecting.
 
+    from tidemill.cli.coordinator_requests import CoordinatorRequests
     from tidemill.cli.group_admin import GroupAdmin  # imported here because the import is slow (decision 12)
     from tidemill.cli.share_group_admin import ShareGroupAdmin
     from tidemill.cli.topic_admin import TopicAdmin
 
     topics = TopicAdmin(address)
-    return GroupAdmin(address, topics, ShareGroupAdmin(address, topics))
+    return GroupAdmin(address, topics, ShareGroupAdmin(CoordinatorRequests(address), topics))
 
 
 def list_groups(bootstrap: BootstrapOption = None, as_json: JsonOption = False) -> None:

@@ -3,17 +3,13 @@
 They use Tidemill's own client, because confluent-kafka's admin client has no requests about share groups.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from tidemill.cli.bootstrap import no_response
-from tidemill.cli.failure import Failed
+from tidemill.cli.coordinator_requests import CoordinatorRequests, check
 from tidemill.cli.refusal import refusal
 from tidemill.cli.topic_admin import Partition, TopicAdmin
-from tidemill.client.cluster_metadata import ClusterMetadata
-from tidemill.client.connection_settings import from_keys
-from tidemill.client.failures import BrokerUnreachable, ClientError, ProtocolMismatch, RetriesExhausted
-from tidemill.client.group_coordinator import GroupCoordinator
+from tidemill.client.failures import BrokerUnreachable, ClientError, ProtocolMismatch
 from tidemill.model import errors
 from tidemill.wire.messages import (
     alter_share_group_offsets,
@@ -21,9 +17,7 @@ from tidemill.wire.messages import (
     list_groups,
     share_group_describe,
 )
-from tidemill.wire.schema import Api, Message
 
-REQUEST_TIMEOUT_MS: Final = 30_000
 SHARE: Final = "Share"
 """The type of share groups in the output, as ListGroups returns it."""
 
@@ -37,15 +31,10 @@ class ShareGroupAdmin:
     is too old for share groups has none.
     """
 
-    def __init__(self, bootstrap: str, topics: TopicAdmin) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, requests: CoordinatorRequests, topics: TopicAdmin) -> None:
+        self._requests = requests
+        self._cluster = requests.cluster
         self._topics = topics
-        timeouts = dict.fromkeys(("request.timeout.ms", "default.api.timeout.ms"), str(REQUEST_TIMEOUT_MS))
-        self._cluster = ClusterMetadata(from_keys({"bootstrap.servers": bootstrap, **timeouts}))
-        self._coordinators: dict[str, GroupCoordinator] = {}
-
-    def close(self) -> None:
-        self._cluster.close()
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of `groups list` for share groups.  Brokers that do not respond are left out."""
@@ -53,13 +42,13 @@ class ShareGroupAdmin:
             self._cluster.refresh(())
             return [row for broker_id in self._cluster.broker_ids() for row in self._listed_by(broker_id)]
         except ClientError as problem:
-            raise self._failed("groups", problem) from problem
+            raise self._requests.failed("groups", problem) from problem
 
     def described(self, group: str) -> Described | None:
         """Return the description of a share group; None if there is none of that name."""
         request = share_group_describe.Request(group_ids=[group], include_authorized_operations=False)
         try:
-            response = self._ask(
+            response = self._requests.ask(
                 group, share_group_describe.API, request, lambda it: [one.error_code for one in it.groups]
             )
         except ProtocolMismatch:
@@ -67,7 +56,7 @@ class ShareGroupAdmin:
         described: Described = response.groups[0]
         if described.error_code == errors.GROUP_ID_NOT_FOUND:
             return None
-        _check(described, f"group {group!r}")
+        check(described, f"group {group!r}")
         return described
 
     def description_of(self, group: str) -> dict[str, Any] | None:
@@ -77,7 +66,7 @@ class ShareGroupAdmin:
             return None
         offsets = self._offsets(group)
         ends = self._topics.end_offsets(offsets)
-        coordinator = self._coordinator(group).find()
+        coordinator = self._requests.coordinator_of(group)
         rows = [
             {
                 "topic": partition[0],
@@ -121,14 +110,14 @@ class ShareGroupAdmin:
         )
         about = f"group {group!r}"
         try:
-            response = self._ask(group, alter_share_group_offsets.API, request, lambda it: [it.error_code])
+            response = self._requests.ask(group, alter_share_group_offsets.API, request, lambda it: [it.error_code])
         except ProtocolMismatch as problem:
             reason = "the broker cannot set the offsets of share groups"
             raise refusal("UNSUPPORTED_VERSION", about, reason) from problem
-        _check(response, about)
+        check(response, about)
         for topic in response.responses:
             for partition in topic.partitions:
-                _check(partition, f"{about}, {topic.topic_name}-{partition.partition_index}")
+                check(partition, f"{about}, {topic.topic_name}-{partition.partition_index}")
 
     def _listed_by(self, broker_id: int) -> list[dict[str, Any]]:
         try:
@@ -144,39 +133,16 @@ class ShareGroupAdmin:
         """Return start and lag of each partition; None where there is no start, or the lag is unknown."""
         asked = describe_share_group_offsets.Request.Group(group_id=group, topics=None)
         request = describe_share_group_offsets.Request(groups=[asked])
-        response = self._ask(
+        response = self._requests.ask(
             group, describe_share_group_offsets.API, request, lambda it: [one.error_code for one in it.groups]
         )
         (found,) = response.groups
-        _check(found, f"group {group!r}")
+        check(found, f"group {group!r}")
         return {
             (topic.topic_name, it.partition_index): (_known(it.start_offset), _known(it.lag))
             for topic in found.topics
             for it in topic.partitions
         }
-
-    def _coordinator(self, group: str) -> GroupCoordinator:
-        return self._coordinators.setdefault(group, GroupCoordinator(self._cluster, group))
-
-    def _ask(self, group: str, api: Api, request: Message, problems: Callable[[Any], Iterable[int]]) -> Any:
-        try:
-            self._cluster.refresh(())
-            return self._coordinator(group).ask(api, request, problems, failing="does not answer")
-        except ProtocolMismatch:
-            raise
-        except ClientError as problem:
-            raise self._failed(f"group {group!r}", problem) from problem
-
-    def _failed(self, about: str, problem: ClientError) -> Failed:
-        if isinstance(problem, BrokerUnreachable | RetriesExhausted):
-            return no_response(self._bootstrap, f"{about}: {problem}")
-        return Failed(f"{about}: {problem}")
-
-
-def _check(answer: Any, about: str) -> None:
-    """Raise `Failed` if a part of a response has an error code."""
-    if answer.error_code != errors.NONE:
-        raise refusal(errors.name(answer.error_code), about, answer.error_message or "the broker refused the request")
 
 
 def _known(number: int) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.client.fake_cluster import APIS, FakeCluster
+from tidemill.cli.coordinator_requests import CoordinatorRequests
 from tidemill.cli.failure import ExitCode, Failed
 from tidemill.cli.share_group_admin import ShareGroupAdmin
 from tidemill.model import errors
@@ -36,8 +37,8 @@ def admin(answers: Answers, *, broker_count: int = 1, is_old: bool = False) -> I
         cluster.hook = hook
         addresses = ",".join(f"{host}:{port}" for host, port in cluster.settings().bootstrap)
         topics = SimpleNamespace(end_offsets=lambda partitions: dict.fromkeys(partitions, 10))
-        with closing(ShareGroupAdmin(addresses, topics)) as share_groups:  # type: ignore[arg-type]
-            yield share_groups
+        with closing(CoordinatorRequests(addresses)) as requests:
+            yield ShareGroupAdmin(requests, topics)  # type: ignore[arg-type]
 
 
 def described(code: int = errors.NONE, *members: Group.Member, state: str = "Empty") -> Answers:
