@@ -28,15 +28,24 @@ class CoordinatorRequests:
     def close(self) -> None:
         self.cluster.close()
 
-    def ask(self, group: str, api: Api, request: Message, problems: Callable[[Any], Iterable[int]]) -> Any:
+    def ask(
+        self,
+        group: str,
+        api: Api,
+        request: Message,
+        problems: Callable[[Any], Iterable[int]],
+        *,
+        newest: int | None = None,
+    ) -> Any:
         """
-        Return the coordinator's response.  `problems` returns the error codes of a response.
+        Return the coordinator's response, in a version of at most `newest`.  `problems` returns the error codes of a
+        response.
 
         Raise `Failed` if the coordinator does not respond, and ProtocolMismatch if it is too old for the request.
         """
         try:
             self.cluster.refresh(())
-            return self._coordinator(group).ask(api, request, problems, failing="does not answer")
+            return self._coordinator(group).ask(api, request, problems, failing="does not answer", newest=newest)
         except ProtocolMismatch:
             raise
         except ClientError as problem:
@@ -58,4 +67,5 @@ class CoordinatorRequests:
 def check(answer: Any, about: str) -> None:
     """Raise `Failed` if a part of a response has an error code."""
     if answer.error_code != errors.NONE:
-        raise refusal(errors.name(answer.error_code), about, answer.error_message or "the broker refused the request")
+        message = getattr(answer, "error_message", None)  # some responses have none
+        raise refusal(errors.name(answer.error_code), about, message or "the broker refused the request")

@@ -1,19 +1,25 @@
-"""Requests about groups of all types, for `tidemill groups`; those about consumer groups use confluent-kafka."""
+"""Requests about groups of all types, for `tidemill groups`.
+
+Those about consumer groups use confluent-kafka, except for reading committed offsets.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
+from tidemill.cli.coordinator_requests import CoordinatorRequests, check
 from tidemill.cli.failure import Failed
 from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, error_name, failed
 from tidemill.cli.output import counted
 from tidemill.cli.refusal import refusal
 from tidemill.cli.share_group_admin import SHARE, ShareGroupAdmin
 from tidemill.cli.topic_admin import Partition, TopicAdmin
+from tidemill.wire.messages import offset_fetch
 
 CLASSIC: Final = "Classic"
 LIST_TIMEOUT_S: Final = 10.0  # how long confluent-kafka waits for a broker that has just died
+_OFFSETS_OF_ONE_GROUP: Final = 7  # later versions of OffsetFetch take a list of groups
 _STATES: Final = {
     ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
     ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
@@ -24,8 +30,11 @@ _STATES: Final = {
 class GroupAdmin:
     """Requests about groups.  Every method raises `Failed` if a broker refuses or does not respond."""
 
-    def __init__(self, bootstrap: str, topics: TopicAdmin, share_groups: ShareGroupAdmin) -> None:
+    def __init__(
+        self, bootstrap: str, topics: TopicAdmin, requests: CoordinatorRequests, share_groups: ShareGroupAdmin
+    ) -> None:
         self._bootstrap = bootstrap
+        self._requests = requests
         self._share_groups = share_groups
         self.topics = topics
         self._client = topics.client
@@ -101,13 +110,21 @@ class GroupAdmin:
             self._commit(group, offsets)
 
     def _committed(self, group: str) -> dict[Partition, int]:
-        about = f"group {group!r}"
-        futures = self._client.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=REQUEST_TIMEOUT_S
+        # In confluent-kafka's `list_consumer_group_offsets`, NOT_COORDINATOR would end the process (librdkafka's issue
+        # 5040).
+        request = offset_fetch.Request(group_id=group, topics=None)
+        found = self._requests.ask(
+            group, offset_fetch.API, request, lambda it: [it.error_code], newest=_OFFSETS_OF_ONE_GROUP
         )
-        partitions = awaited(futures[group], about, self._bootstrap).topic_partitions
-        self._check(partitions, about)
-        return {(it.topic, it.partition): it.offset for it in partitions if it.offset >= 0}
+        about = f"group {group!r}"
+        check(found, about)
+        committed = {}
+        for topic in found.topics:
+            for it in topic.partitions:
+                check(it, f"{about}, {topic.name}-{it.partition_index}")
+                if it.committed_offset >= 0:
+                    committed[topic.name, it.partition_index] = it.committed_offset
+        return committed
 
     def _commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         about = f"group {group!r}"

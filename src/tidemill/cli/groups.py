@@ -48,8 +48,8 @@ def _admin(bootstrap: str | None, *groups: str) -> "GroupAdmin":
     from tidemill.cli.share_group_admin import ShareGroupAdmin
     from tidemill.cli.topic_admin import TopicAdmin
 
-    topics = TopicAdmin(address)
-    return GroupAdmin(address, topics, ShareGroupAdmin(CoordinatorRequests(address), topics))
+    topics, requests = TopicAdmin(address), CoordinatorRequests(address)
+    return GroupAdmin(address, topics, requests, ShareGroupAdmin(requests, topics))
 
 
 def list_groups(bootstrap: BootstrapOption = None, as_json: JsonOption = False) -> None:

@@ -1,21 +1,25 @@
 """How commands handle responses about groups that a single healthy broker would not give."""
 
 from concurrent.futures import Future
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import (
     ConsumerGroupState,
-    ConsumerGroupTopicPartitions,
     ConsumerGroupType,
     KafkaError,
     KafkaException,
-    TopicPartition,
 )
 
+from tests.unit.client.fake_cluster import FakeCluster, Group
+from tidemill.cli.coordinator_requests import CoordinatorRequests
 from tidemill.cli.failure import Failed
 from tidemill.cli.group_admin import GroupAdmin
+from tidemill.model import errors
+from tidemill.wire.messages import offset_fetch
+from tidemill.wire.schema import Message
 
 
 class Client:
@@ -38,11 +42,14 @@ class Client:
     def describe_consumer_groups(self, groups: list[str], **_: Any) -> "dict[str, Future[Any]]":
         return {group: self._future(self._answer) for group in groups}
 
-    def list_consumer_group_offsets(
-        self, requests: list[ConsumerGroupTopicPartitions], **_: Any
-    ) -> "dict[str, Future[Any]]":
-        committed = [TopicPartition("t", 0, 7), TopicPartition("t", 1, 3), TopicPartition("t", 2, -1001)]
-        return {it.group_id: self._future(SimpleNamespace(topic_partitions=committed)) for it in requests}
+
+def offsets_response() -> offset_fetch.Response:
+    topic = offset_fetch.Response.Topic
+    partitions = [
+        topic.Partition(partition_index=number, committed_offset=offset, error_code=errors.NONE)
+        for number, offset in enumerate((7, 3, -1))
+    ]
+    return offset_fetch.Response(topics=[topic(name="t", partitions=partitions)])
 
 
 def admin_with(answer: Any, ends: dict[tuple[str, int], int] | None = None) -> GroupAdmin:
@@ -52,7 +59,8 @@ def admin_with(answer: Any, ends: dict[tuple[str, int], int] | None = None) -> G
         described=lambda group: None,
         description_of=lambda group: None,
     )
-    return GroupAdmin("127.0.0.1:9092", topics, no_share_groups)  # type: ignore[arg-type]
+    requests = SimpleNamespace(ask=lambda *_, newest: offsets_response())
+    return GroupAdmin("127.0.0.1:9092", topics, requests, no_share_groups)  # type: ignore[arg-type]
 
 
 def group(state: ConsumerGroupState, *members: Any) -> SimpleNamespace:
@@ -92,6 +100,44 @@ def test_a_partition_without_leader_has_no_lag() -> None:
         (it["partition"], it["committed"], it["end_offset"], it["lag"]) for it in described["partitions"]
     ]
     assert 3 == described["total_lag"]
+
+
+def test_the_offsets_of_a_group_whose_coordinator_moves_are_read() -> None:
+    """
+    NOT_COORDINATOR is answered by looking for the new coordinator.
+    """
+    with FakeCluster(broker_count=2) as cluster:
+        cluster.groups["g"] = Group()
+
+        def hook(broker_id: int, _: str, request: Message) -> Message | None:
+            if not isinstance(request, offset_fetch.Request):
+                return None
+            cluster.groups["g"].coordinator = 2
+            return offsets_response() if broker_id == 2 else offset_fetch.Response(error_code=errors.NOT_COORDINATOR)
+
+        cluster.hook = hook
+        bootstrap = ",".join(f"{host}:{port}" for host, port in cluster.settings().bootstrap)
+        topics = SimpleNamespace(client=None)
+        with closing(CoordinatorRequests(bootstrap)) as requests:
+            admin = GroupAdmin(bootstrap, topics, requests, SimpleNamespace())  # type: ignore[arg-type]
+            found = admin.offsets("g", is_share=False)
+
+        assert {("t", 0): 7, ("t", 1): 3} == found
+        assert [1, 2] == [broker_id for broker_id, name, *_ in cluster.requests if name == "offset_fetch"]
+
+
+def test_a_refusal_to_return_offsets_is_named() -> None:
+    """The error has the name of the broker's error code, so that scripts can tell why."""
+    with FakeCluster() as cluster:
+        cluster.hook = lambda broker_id, name, request: (
+            offset_fetch.Response(error_code=errors.GROUP_AUTHORIZATION_FAILED) if name == "offset_fetch" else None
+        )
+        bootstrap = ",".join(f"{host}:{port}" for host, port in cluster.settings().bootstrap)
+        topics = SimpleNamespace(client=None)
+        with closing(CoordinatorRequests(bootstrap)) as requests, pytest.raises(Failed) as caught:
+            GroupAdmin(bootstrap, topics, requests, SimpleNamespace()).offsets("g", is_share=False)  # type: ignore[arg-type]
+
+    assert "GROUP_AUTHORIZATION_FAILED" == caught.value.name
 
 
 @pytest.mark.parametrize(
