@@ -104,7 +104,7 @@ class _Production:
         context = self._context
         broker = context.broker
         table = broker.shard_table
-        refusal = request_refusal(self._request, context)
+        of_all = request_refusal(self._request, context)
         responses: list[TopicResponse] = []
         for topic in topics:
             name = topic.name or table.name_of(topic.topic_id)
@@ -115,19 +115,19 @@ class _Production:
             for data in topic.partition_data:
                 batch, topic_partition = data.records, (topic.name or topic.topic_id, data.index)
                 partition = None if partitions is None else partitions.get(data.index)
+                insync = 0
                 if partition is not None:
-                    partition = (
-                        partition.arrivals or partition
-                    )  # records of a timer topic wait there until they are due
+                    partition = partition.arrivals or partition  # where a timer topic's records wait until due
                     counters = partition.counters
-                if refusal is not None:
-                    appended = refusal
+                    insync = _insync_wanted(broker.image, partition)
+                if of_all is not None:
+                    appended = of_all
                 elif partition is None:
                     appended = unknown_partition(context, name, topic.topic_id, data.index)
                 elif batch is None:
                     appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
-                elif found := self._refusal(partition, topic_partition, batch):
-                    appended = found
+                elif refusal := self._refusal(partition, topic_partition, batch, insync):
+                    appended = refusal
                 elif partition.compression is not None and must_recompress(partition, batch):
                     recompression = recompression_of(partition, batch, context.now_ms)
                     self._defer(topic, data.index, batch, recompression, answers)
@@ -142,7 +142,6 @@ class _Production:
                 if appended.error_code:
                     self._note_refusal(answer, name, topic_partition, partition, batch)
                 elif partition is not None:
-                    insync = _insync_wanted(broker.image, partition)
                     lost_leadership = partial(_lost_leadership, context, topic_partition, batch)
                     self._awaited.wait_for(
                         partition.shard, appended, answer, self._request.acks, insync, lost_leadership
@@ -151,7 +150,9 @@ class _Production:
                 counters.produce_requests += 1
         return responses
 
-    def _refusal(self, partition: Partition, topic_partition: TopicPartition, batch: memoryview) -> Appended | None:
+    def _refusal(
+        self, partition: Partition, topic_partition: TopicPartition, batch: memoryview, insync: int
+    ) -> Appended | None:
         """Return why the batch is refused before it is looked at; None if it is not."""
         context = self._context
         if not partition.shard.accepts_writes:
@@ -169,10 +170,8 @@ class _Production:
                 return Appended(
                     code, message="an earlier batch of this producer was refused and has not been sent again"
                 )
-        if self._request.acks == ACKS_ALL:
-            insync = _insync_wanted(context.broker.image, partition)
-            if 1 < insync > partition.shard.live_voters:
-                return too_few_replicas(partition, insync)
+        if self._request.acks == ACKS_ALL and 1 < insync > partition.shard.live_voters:
+            return too_few_replicas(partition, insync)
         return None
 
     def _append_batch(self, partition: Partition, batch: memoryview) -> Appended:

@@ -6,6 +6,7 @@ from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld, Client
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.batches.builder import build_batch
 from tidemill.model import errors
+from tidemill.wire.messages import find_coordinator
 from tidemill.wire.messages.produce import Request
 
 
@@ -101,6 +102,42 @@ def test_a_topic_is_named_by_its_id() -> None:
         for it in topic.partition_responses
     ]
     assert [b"x"] == [record.value for record in world.read("flights")]
+
+
+def test_a_refused_batch_has_no_place_and_is_counted() -> None:
+    """
+    Clients look for a new log start where the response names one, and operators for producers whose batches fail.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    world.ask(find_coordinator.Request(key_type=0, coordinator_keys=["pilots"]), 4)  # creates the internal topic
+    counted = world.broker.metrics.produce_refusals
+    request = sequenced(0)
+    request.topic_data[0].partition_data[0].records = None
+
+    nothing = world.ask(request, 12).responses[0].partition_responses[0]
+    internal = world.produce("__consumer_offsets", b"x")
+    missing = world.produce("tides", b"x")
+
+    refused = (nothing, internal, missing)
+    assert [errors.INVALID_RECORD, errors.INVALID_TOPIC_EXCEPTION, errors.UNKNOWN_TOPIC_OR_PARTITION] == [
+        it.error_code for it in refused
+    ]
+    assert {(-1, -1)} == {(it.base_offset, it.log_start_offset) for it in refused}
+    assert "no records for this partition" in (nothing.error_message or "")
+    assert "internal topic" in (internal.error_message or "")
+    assert counted + 3 == world.broker.metrics.produce_refusals
+
+
+def test_a_batch_that_is_sent_again_is_counted_once() -> None:
+    world = BrokerWorld()
+    world.create("flights")
+
+    places = [world.ask(sequenced(0), 12).responses[0].partition_responses[0].base_offset for _ in range(2)]
+
+    metrics = world.broker.metrics
+    assert [0, 0] == places
+    assert (1, 1, 0) == (metrics.produce_batches, metrics.produce_records, metrics.produce_refusals)
 
 
 def replicated(insync: int, timeout_ms: int = 1_500) -> tuple[ClusterWorld, Client, Request]:
@@ -251,6 +288,32 @@ def test_batches_behind_a_refused_batch_are_refused_until_it_is_sent_again() -> 
     assert [(errors.NONE, offset) for offset in range(4)] == [
         (code_of(answer), answer.responses[0].partition_responses[0].base_offset) for answer in answers
     ]
+
+
+def test_batches_behind_one_of_an_unknown_outcome_are_refused_until_it_is_sent_again() -> None:
+    """
+    A leader steps down before a batch is committed, and leads again: a new leader may have removed the batch meanwhile,
+    and a producer without state may begin with any sequence.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    world.pass_time(10_000)
+    client = Client(world[1])
+    world.hold(to=[1, 2, 3], sender=[1])
+    sent = client.send(sequenced(0), 12)
+    world.pass_time(2_500)
+    unknown = code_of(client.answer(*sent))
+    world.hold(to=[1], sender=[1])
+    world.until(lambda: world[2].shard("flights").is_serving or world[3].shard("flights").is_serving, "another leads")
+    world.hold()
+    world.until(lambda: world.led_by("flights") not in (0, 1), "all know of it")
+    world.lead("flights", by=1)
+
+    codes = [code_of(client.ask_only(sequenced(number), 12)) for number in (1, 0, 1)]
+
+    assert errors.REQUEST_TIMED_OUT == unknown
+    assert [errors.REQUEST_TIMED_OUT, errors.NONE, errors.NONE] == codes
+    assert 2 == world[1].partition("flights").high_watermark
 
 
 def sequenced(number: int) -> Request:
