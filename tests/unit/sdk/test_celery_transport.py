@@ -94,8 +94,12 @@ def test_other_messages_are_no_results(message: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("headers", "expected"),
-    [([("tidemill-deliver-at", b"1800000000000")], None), ([], "2027-01-15T08:00:00+00:00")],
-    ids=["timer topic", "log"],
+    [
+        ([("tidemill-deliver-at", b"1800000000000"), ("tidemill-arrival", b"7")], None),
+        ([("tidemill-deliver-at", b"1800000000000")], "2027-01-15T08:00:00+00:00"),
+        ([], "2027-01-15T08:00:00+00:00"),
+    ],
+    ids=["timer topic", "log that replaced a timer topic", "log"],
 )
 def test_a_task_that_has_waited_in_its_topic_has_no_eta(headers: Any, expected: str | None) -> None:
     """
