@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from concurrent.futures import Future
-from threading import Lock, Semaphore, Thread
+from threading import Lock, Thread
 from time import time
 from typing import Any, Final, Protocol
 
@@ -12,7 +12,7 @@ from tidemill.sdk.kafka_settings import created
 from tidemill.sdk.problems import SendFailed
 from tidemill.sdk.record import NewRecord, Sent
 from tidemill.timer.schedule import BATCH_SCHEDULES_MAX
-from tidemill.timer.timer_headers import HEADERS_MAX, PREFIX, SCHEDULE
+from tidemill.timer.timer_headers import HEADERS_MAX, PREFIX
 from tidemill.timer.timer_problem import timer_problem
 
 POLL_S: Final = 0.2  # how soon the thread notices that the sender is closed
@@ -23,6 +23,7 @@ DEFAULTS: Final[Mapping[str, object]] = {
     "acks": "all",
     "enable.idempotence": True,
     "linger.ms": LINGER_MS,  # a caller waits for each record
+    "batch.num.messages": BATCH_SCHEDULES_MAX,  # each may be a schedule, and brokers refuse a batch with more
     "partitioner": "murmur2_random",  # as Java's producer and the HTTP API choose
 }
 OTHER_INVALID: Final = (
@@ -75,8 +76,6 @@ class KafkaSender:
         limit = {"delivery.timeout.ms": max(round(timeout_s * 1_000), LINGER_MS + 1)}
         self._producer = created(confluent_kafka.Producer, settings, {**DEFAULTS, **limit})
         self._lock = Lock()  # what is produced before `close` is waited for
-        # Those on their way, of which librdkafka may put all into one batch.
-        self._schedules = Semaphore(BATCH_SCHEDULES_MAX)
         self._is_closed = False
         self._is_flushed = False
         self._polling = Thread(target=self._poll, name="tidemill-sender", daemon=True)
@@ -90,19 +89,6 @@ class KafkaSender:
         return timer_problem(headers, round(time() * 1_000))
 
     def begin(self, record: NewRecord) -> "Future[Sent]":
-        if not any(name == SCHEDULE for name, _ in record.headers):
-            return self._begin(record)
-        if not self._schedules.acquire(blocking=False):
-            raise BufferError(f"{BATCH_SCHEDULES_MAX} records with schedules are on their way")
-        try:
-            sent = self._begin(record)
-        except BaseException:
-            self._schedules.release()
-            raise
-        sent.add_done_callback(lambda _: self._schedules.release())
-        return sent
-
-    def _begin(self, record: NewRecord) -> "Future[Sent]":
         sent: Future[Sent] = Future()
         sent.set_running_or_notify_cancel()  # the record is written even if its caller does not wait
 

@@ -103,23 +103,33 @@ def test_what_a_timer_topic_would_refuse_is_known_before(headers: Any, says: str
     assert problem is None if says is None else says in str(problem)
 
 
-def test_schedules_on_their_way_fit_into_one_batch() -> None:
-    """librdkafka may put all of them into one, which brokers would refuse whole.  What has failed counts no longer."""
-    sender = KafkaSender(NOWHERE, timeout_s=0.5)
+@pytest.mark.parametrize(("given", "expected"), [({}, BATCH_SCHEDULES_MAX), ({"batch.num.messages": 10_000}, 10_000)])
+def test_a_batch_has_no_more_records_than_schedules_are_allowed(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, int], expected: int
+) -> None:
+    """Each record may be a schedule.  Users whose records are not may set more."""
+    settings: list[Any] = []
+
+    class Producer:
+        poll = flush = staticmethod(lambda _: 0)
+
+    def created(given: Any) -> Producer:
+        settings.append(given)
+        return Producer()
+
+    monkeypatch.setattr(senders.confluent_kafka, "Producer", created)
+    KafkaSender(NOWHERE | given, timeout_s=1).close()
+
+    assert [expected] == [it["batch.num.messages"] for it in settings]
+
+
+def test_schedules_that_cannot_be_written_hold_up_no_others() -> None:
+    """Their brokers may be dead, and those of another topic are not."""
+    sender = KafkaSender(NOWHERE, timeout_s=0.3)
     schedule = RECORD._replace(headers=[("tidemill-schedule", b"every 1h")])
 
-    sent = [sender.begin(schedule) for _ in range(BATCH_SCHEDULES_MAX)]
-    with pytest.raises(BufferError):
-        sender.begin(schedule)
-    sender.begin(RECORD)  # it has no schedule
-    for it in sent:
-        assert isinstance(it.exception(20), SendFailed)
-
-    again = [sender.begin(schedule) for _ in range(BATCH_SCHEDULES_MAX)]
-    with pytest.raises(BufferError):
-        sender.begin(schedule)
+    sent = [sender.begin(schedule) for _ in range(2 * BATCH_SCHEDULES_MAX)]
+    sent.append(sender.begin(schedule._replace(topic="other")))
     sender.close()
-    assert all(isinstance(it.exception(20), SendFailed) for it in again)
-    for _ in range(BATCH_SCHEDULES_MAX + 1):
-        with pytest.raises(ValueError, match="closed"):
-            sender.begin(schedule)
+
+    assert all(isinstance(it.exception(20), SendFailed) for it in sent)
