@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import datetime
 from threading import Lock
 from types import TracebackType
@@ -27,7 +28,7 @@ from tidemill.sdk.signals import stopped_by_signals
 from tidemill.sdk.timer_topics import TimerTopics
 from tidemill.sdk.worker import Handler, Worker
 
-BUFFER_S_MAX: Final = 60.0  # how long a record waits for room in the sender
+BUFFER_S_MAX: Final = 60.0  # how long a record waits for room in the sender while no other one gets any
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
@@ -67,6 +68,8 @@ class AsyncMill:
         self._queues: list[AsyncQueue] = []
         self._workers: list[Worker] = []
         self._stopping = asyncio.Event()
+        self._turn = asyncio.Lock()  # of the record that waits for room in the sender; the others wait behind it
+        self._begun_at = 0.0  # the loop's time when a record last got room
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self) -> None:
@@ -82,6 +85,7 @@ class AsyncMill:
             assert self._kafka is not None, "checked by __init__"
             addresses = await asyncio.to_thread(http_addresses, self._kafka)
         self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()  # which belongs to one event loop
         self._api = ApiClient(addresses, self._token, self._timeout_s)
 
     async def close(self) -> None:
@@ -134,6 +138,10 @@ class AsyncMill:
         JSON.  Records with equal keys are in one partition, in their order.  Send many records with `asyncio.gather`:
         they travel together.  Raise SendFailed, or TypeError for a value that JSON cannot represent.
 
+        While too many records are on their way, those to any topic wait for room, one behind the other.  A record with
+        `delay`, `at`, `timer_id` or `schedule` takes its place among them when a broker has said that the topic is a
+        timer topic, unless one was asked in the last ten seconds; records without these do not wait for it.
+
         Args:
             delay: How much later the record is delivered, on a timer topic: `"5m"`, a number of seconds, or a
                 timedelta.
@@ -160,12 +168,23 @@ class AsyncMill:
         problem = sender.problem(record)
         if problem is not None and await self.timer_topics.is_timer(topic):
             raise not_written(record, problem)
-        for _ in range(round(BUFFER_S_MAX / HEADROOM_S)):
-            try:
-                return await asyncio.wrap_future(sender.begin(record))
-            except BufferError:
-                await asyncio.sleep(HEADROOM_S)
-        raise no_room(record)
+        return await asyncio.wrap_future(await self._begun(sender, record))
+
+    async def _begun(self, sender: Sender, record: NewRecord) -> "Future[Sent]":
+        """Begin to send a record when the sender has room, in the order of the callers.  Raise SendFailed."""
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        async with self._turn:
+            while True:
+                try:
+                    sent = sender.begin(record)
+                except BufferError:
+                    if loop.time() - max(asked_at, self._begun_at) > BUFFER_S_MAX:
+                        raise no_room(record) from None
+                    await asyncio.sleep(HEADROOM_S)
+                else:
+                    self._begun_at = loop.time()
+                    return sent
 
     def sender(self) -> Sender:
         """Return what sends records, which is created at the first use."""

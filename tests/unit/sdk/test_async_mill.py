@@ -1,12 +1,16 @@
 """The client for asyncio, without a broker: its life."""
 
 import asyncio
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
+from tidemill.sdk import async_mill
 from tidemill.sdk.async_mill import AsyncMill
 from tidemill.sdk.async_queue import AsyncQueue
+from tidemill.sdk.problems import SendFailed
+from tidemill.sdk.record import NewRecord, Sent
 from tidemill.sdk.sender import KafkaSender
 
 
@@ -133,3 +137,81 @@ def test_workers_of_a_group_share_its_limit_of_deliveries() -> None:
     mill.worker("t", group="other", attempts=5)(handle)
     with pytest.raises(ValueError, match=r"attempts=5: .*group g, has attempts=3"):
         mill.worker("v", group="g", attempts=5)(handle)
+
+
+class BoundedSender:
+    """A sender that takes `room` records."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.values: list[bytes | None] = []
+
+    def problem(self, _: NewRecord) -> None:
+        return None
+
+    def begin(self, record: NewRecord) -> "Future[Sent]":
+        if not self.room:
+            raise BufferError
+        self.room -= 1
+        self.values.append(record.value)
+        sent: Future[Sent] = Future()
+        sent.set_result(Sent(record.topic, 0, len(self.values)))
+        return sent
+
+    def close(self) -> None:
+        pass
+
+
+def test_records_that_wait_for_room_are_not_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with equal keys keep their order, such as a schedule and its cancellation."""
+    sender = BoundedSender(room=1)
+    monkeypatch.setattr(AsyncMill, "sender", lambda _: sender)
+
+    async def run() -> None:
+        async with AsyncMill(http="127.0.0.1:1") as mill:
+            sending = [asyncio.create_task(mill.send("t", str(number), key="k")) for number in range(3)]
+            await asyncio.sleep(0)
+            sending[1].cancel()
+            sender.room = 10
+            await mill.send("t", "3", key="k")
+            await asyncio.gather(*sending, return_exceptions=True)
+
+    for _ in range(2):  # in one event loop after another
+        asyncio.run(asyncio.wait_for(run(), 20))
+        sender.room = 1
+
+    assert [b"0", b"2", b"3"] * 2 == sender.values
+
+
+def test_records_without_room_fail_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that wait behind others do not wait for as long once more."""
+    monkeypatch.setattr(async_mill, "BUFFER_S_MAX", 1.0)
+    monkeypatch.setattr(AsyncMill, "sender", lambda _: BoundedSender(room=0))
+
+    async def run() -> list[Any]:
+        async with AsyncMill(http="127.0.0.1:1") as mill:
+            return await asyncio.gather(*(mill.send("t", b"") for _ in range(100)), return_exceptions=True)
+
+    failed = asyncio.run(asyncio.wait_for(run(), 20))
+
+    assert 100 == len(failed)
+    assert all(isinstance(it, SendFailed) and "too many others wait" in str(it) for it in failed)
+
+
+def test_records_wait_for_room_while_others_get_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large crowd takes longer than one record may wait alone."""
+    monkeypatch.setattr(async_mill, "BUFFER_S_MAX", 1.0)
+    sender = BoundedSender(room=0)
+    monkeypatch.setattr(AsyncMill, "sender", lambda _: sender)
+
+    async def run() -> None:
+        async with AsyncMill(http="127.0.0.1:1") as mill:
+            sending = [asyncio.create_task(mill.send("t", b"")) for _ in range(5)]
+            for _ in sending:
+                await asyncio.sleep(0.4)
+                sender.room = 1
+            await asyncio.gather(*sending)
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+    assert 5 == len(sender.values)
