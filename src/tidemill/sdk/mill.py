@@ -104,7 +104,8 @@ class Mill:
 
         Its exception is SendFailed.  `flush` and `close` wait for all records that are on their way.  A record with
         `delay`, `at`, `timer_id` or `schedule` waits until a broker says whether the topic is a timer topic, unless it
-        was asked in the last ten seconds.
+        was asked in the last ten seconds.  So does, for at most two seconds, a record with headers that a timer topic
+        would refuse.
         """
         record = new_record(
             topic,
@@ -116,10 +117,11 @@ class Mill:
             due=Due(delay, at, timer_id, schedule, timezone, missed),
         )
         sender = self._mill.sender()
-        if record.needs_timer_topic and not self._mill.timer_topics.is_known(topic):
-            self._loop.call(self._mill.timer_topics.check(topic))
+        topics = self._mill.timer_topics
+        if record.needs_timer_topic and not topics.is_known(topic):
+            self._loop.call(topics.check(topic))
         problem = sender.problem(record)
-        if problem is not None and self._loop.call(self._mill.timer_topics.is_timer(topic)):
+        if problem is not None and not topics.is_other(topic) and self._loop.call(topics.is_timer(topic)):
             failed: Future[Sent] = Future()
             failed.set_exception(not_written(record, problem))
             return failed

@@ -12,6 +12,7 @@ from tidemill.sdk.problems import BrokersUnavailable, RequestRefused, SendFailed
 NEW_TOPIC_S_MAX: Final = 2.0  # a broker may hear of a new topic a moment later than the one that has created it
 PAUSE_S: Final = 0.1
 KNOWN_S_MAX: Final = 10.0  # a topic keeps its kind, but it may be deleted, and created again with another one
+HEADER_S_MAX: Final = 2.0  # how long a record waits only because its headers are not those of a timer topic
 
 
 class NoTimerTopic(SendFailed):
@@ -22,18 +23,32 @@ class TimerTopics:
     def __init__(self, api: Callable[[], ApiClient]) -> None:
         self._api = api
         self._known: dict[str, float] = {}  # monotonic seconds at which brokers said that a topic is of kind timer
+        self._others: dict[str, float] = {}  # and at which `is_timer` found that they say another kind, or nothing
         self._asking: dict[str, asyncio.Future[None]] = {}
 
     def is_known(self, topic: str) -> bool:
         """Return whether brokers have said lately that a topic is of kind timer; any thread may ask."""
-        known_at = self._known.get(topic)
-        return known_at is not None and monotonic() - known_at <= KNOWN_S_MAX
+        return _is_recent(self._known.get(topic))
+
+    def is_other(self, topic: str) -> bool:
+        """Return whether `is_timer` has asked for the kind of a topic lately, and in vain; any thread may ask."""
+        return _is_recent(self._others.get(topic)) and not self.is_known(topic)
 
     async def is_timer(self, topic: str) -> bool:
-        """Return whether brokers say that a topic is of kind timer; False, too, if none of them answers."""
+        """
+        Return whether brokers say that a topic is of kind timer; False, too, if none of them answers soon.
+
+        Brokers are not asked again for a while after that, so a timer topic that is created meanwhile is not known as
+        one.  They refuse its bad records themselves, with their batches.
+        """
+        if self.is_other(topic):
+            return False
         try:
-            await self.check(topic)
-        except SendFailed:
+            await asyncio.wait_for(self.check(topic), HEADER_S_MAX)
+        except (SendFailed, TimeoutError) as problem:
+            if isinstance(problem, TimeoutError) and topic in self._known:
+                return True
+            self._others[topic] = monotonic()
             return False
         return True
 
@@ -80,3 +95,7 @@ class TimerTopics:
                 if refused.status != 404 or loop.time() > ends_at:
                     raise
             await asyncio.sleep(PAUSE_S)
+
+
+def _is_recent(asked_at: float | None) -> bool:
+    return asked_at is not None and monotonic() - asked_at <= KNOWN_S_MAX

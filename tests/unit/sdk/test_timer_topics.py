@@ -255,6 +255,68 @@ def test_headers_by_hand_are_checked_for_timer_topics_only(
     checked([described], asked)
 
 
+@pytest.mark.parametrize("described", [LOG, MISSING, answer(503, {"detail": "later"})])
+def test_a_topic_that_is_none_of_timers_is_asked_for_seldom(
+    monkeypatch: pytest.MonkeyPatch, described: httpx.Response
+) -> None:
+    """A program may pass on records with bad headers to a log topic, and each would wait for a broker."""
+    monkeypatch.setattr(timer_topics, "NEW_TOPIC_S_MAX", 0.0)
+    asked: list[str] = []
+    ask = TimerTopics._described
+
+    async def described_once(self: TimerTopics, topic: str) -> Any:
+        asked.append(topic)
+        return await ask(self, topic)
+
+    async def many(topics: TimerTopics) -> None:
+        assert not topics.is_other("t")
+        for _ in range(9):
+            assert not await topics.is_timer("t")
+            assert topics.is_other("t") and not topics.is_other("u")
+
+    monkeypatch.setattr(TimerTopics, "_described", described_once)
+    checked([described], many)
+
+    assert ["t"] == asked
+
+
+def test_a_topic_that_has_become_one_of_timers_is_known_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once if a record with a delay finds it, and otherwise after a while."""
+
+    async def found_by_a_delay(topics: TimerTopics) -> None:
+        assert not await topics.is_timer("t")
+        await topics.check("t")
+        assert await topics.is_timer("t") and not topics.is_other("t")
+
+    async def found_later(topics: TimerTopics) -> None:
+        assert not await topics.is_timer("t")
+        assert await topics.is_timer("t")
+
+    checked([LOG, TIMER], found_by_a_delay)
+    monkeypatch.setattr(timer_topics, "KNOWN_S_MAX", -1.0)
+    checked([LOG, TIMER], found_later)
+
+
+@pytest.mark.parametrize("was_timer", [False, True])
+def test_a_record_with_bad_headers_does_not_wait_long_for_a_broker(
+    monkeypatch: pytest.MonkeyPatch, was_timer: bool
+) -> None:
+    """On most topics they have no effect.  A topic that was one of timers still counts as one."""
+    monkeypatch.setattr(timer_topics, "HEADER_S_MAX", 0.05)
+    monkeypatch.setattr(timer_topics, "KNOWN_S_MAX", -1.0)
+
+    async def silent(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def asked(topics: TimerTopics) -> None:
+        if was_timer:
+            await topics.check("t")
+        monkeypatch.setattr(TimerTopics, "_described", silent)
+        assert was_timer == await topics.is_timer("t")
+
+    checked([TIMER], asked)
+
+
 def test_a_topic_is_asked_for_its_kind_because_of_a_bad_header_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records of a timer topic that are passed on have headers, which are valid."""
     kept, asked = KeepingSender(), list[str]()
