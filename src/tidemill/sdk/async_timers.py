@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from tidemill.sdk.api_client import ApiClient
-from tidemill.sdk.delays import DUE_MS_MAX, due_ms
+from tidemill.sdk.delays import DUE_MS_MAX, moment
 from tidemill.sdk.durations import Duration, milliseconds
 from tidemill.sdk.json_text import bytes_of, headers_of, time_of
 
@@ -138,7 +138,7 @@ class AsyncTimers:
         _check_records(self.topic, records)
         times: dict[str, object] = {}
         if at is not None:
-            times["at"] = due_ms(at)
+            times["at"] = moment(at)
         if delay is not None:
             times["delay"] = milliseconds("delay", delay, at_most_ms=DUE_MS_MAX)
         if shift is not None:
@@ -207,8 +207,8 @@ def _selection(
         "id": timer_id,
         "key": key,
         "key_prefix": key_prefix,
-        "due_from": None if due_from is None else due_ms(due_from, name="due_from"),
-        "due_before": None if due_before is None else due_ms(due_before, name="due_before"),
+        "due_from": None if due_from is None else moment(due_from, name="due_from"),
+        "due_before": None if due_before is None else moment(due_before, name="due_before"),
         "partition": partition,
     }
     return {name: value for name, value in fields.items() if value is not None}

@@ -42,7 +42,7 @@ def timer_headers(due: Due) -> Iterator[tuple[str, bytes]]:
     if delay is not None:
         yield DELAY, b"%d" % milliseconds("delay", delay, at_most_ms=DUE_MS_MAX)
     if at is not None:
-        yield DELIVER_AT, b"%d" % due_ms(at) if due.schedule is None else _begin(at)
+        yield DELIVER_AT, str(moment(at)).encode()
     if timer_id is not None:
         yield TIMER_ID, _id(timer_id)
     yield from _schedule_headers(due)
@@ -70,21 +70,19 @@ def _schedule_headers(due: Due) -> Iterator[tuple[str, bytes]]:
             yield header, text.encode()
 
 
-def due_ms(at: datetime, *, name: str = "at") -> int:
+def moment(at: datetime, *, name: str = "at") -> int | str:
     """
-    Return the argument `name` in ms since the epoch, rounded up.  What is past is due at once, however long ago it was.
+    Return the argument `name` as brokers read it: in ms since the epoch, rounded up; before March 1973 as text, because
+    they would take the digits for seconds.
+
+    What is past is due at once, but all times of a schedule depend on when it began.
     """
     if not isinstance(at, datetime):
         raise TypeError(f"{name}={at!r}: use a datetime with a time zone; a duration is a delay")
     if at.tzinfo is None:
         raise ValueError(f"{name}={at!r}: give its time zone, such as tzinfo=datetime.UTC")
-    return min(max(-((_EPOCH - at) // timedelta(milliseconds=1)), DUE_MS_MIN), DUE_MS_MAX)
-
-
-def _begin(at: datetime) -> bytes:
-    """Return when a schedule begins, which all its times depend on: as text if digits would be taken for seconds."""
-    ms = due_ms(at)
-    return b"%d" % ms if ms > DUE_MS_MIN else max(at, _YEAR_1).astimezone(UTC).isoformat().encode()
+    ms = -((_EPOCH - at) // timedelta(milliseconds=1))
+    return min(ms, DUE_MS_MAX) if ms >= DUE_MS_MIN else max(at, _YEAR_1).astimezone(UTC).isoformat()
 
 
 def _id(timer_id: str | bytes) -> bytes:

@@ -81,6 +81,17 @@ def test_a_list_chooses_by_the_bytes_that_a_record_has() -> None:
     assert {"id": ["ä"], "key": ["k"], "key_prefix": [""], "limit": ["1000"]} == parse_qs(query, keep_blank_values=True)
 
 
+def test_a_list_chooses_by_times_before_1973() -> None:
+    """
+    Brokers would take digits for seconds.
+    """
+    api = Api({"records": [], "cursor": None})
+
+    ask(api, lambda timers: timers.list(due_before=datetime(1970, 1, 2, tzinfo=UTC)))
+
+    assert ["1970-01-02T00:00:00+00:00"] == api.queries()[0]["due_before"]
+
+
 @pytest.mark.parametrize("name", ["timer_id", "key", "key_prefix"])
 def test_a_list_by_bytes_that_a_query_cannot_say_is_an_error(name: str) -> None:
     """
@@ -170,6 +181,7 @@ def test_records_of_another_topic_are_not_changed() -> None:
     ("change", "expected", "is_repeatable"),
     [
         ({"at": DUE}, {"at": DUE_MS}, True),
+        ({"at": datetime(1970, 1, 1, 8, tzinfo=UTC)}, {"at": "1970-01-01T08:00:00+00:00"}, True),
         ({"delay": "5m"}, {"delay": 300_000}, True),
         ({"delay": 0}, {"delay": 0}, True),
         ({"shift": "-5m"}, {"shift": -300_000}, False),

@@ -36,12 +36,12 @@ def test_a_delay_is_in_milliseconds(delay: Any, value: bytes) -> None:
         (datetime(2027, 1, 1, tzinfo=UTC), b"1798761600000"),
         (datetime(2027, 1, 1, 1, tzinfo=timezone(timedelta(hours=1))), b"1798761600000"),
         (datetime(2027, 1, 1, 0, 0, 0, 1, tzinfo=UTC), b"1798761600001"),
-        (datetime(1900, 1, 1, tzinfo=UTC), b"100000000000"),
+        (datetime(1973, 3, 3, 9, 46, 40, tzinfo=UTC), b"100000000000"),
         (datetime.max.replace(tzinfo=UTC), b"253402300799999"),
     ],
 )
 def test_a_time_is_in_milliseconds_since_the_epoch(at: datetime, value: bytes) -> None:
-    """It is rounded up.  A time long ago, which brokers would take for seconds, is one that is past as well."""
+    """It is rounded up."""
     headers = [*timer_headers(Due(at=at))]
 
     assert [("tidemill-deliver-at", value)] == headers
@@ -94,13 +94,15 @@ def test_an_id_may_have_as_many_bytes_as_brokers_accept() -> None:
         datetime(1960, 1, 1, 8, tzinfo=UTC),
         datetime(1970, 1, 1, 8, tzinfo=UTC),
         datetime(1973, 1, 1, 8, 0, 0, 1, tzinfo=UTC),
+        datetime(1973, 3, 3, 9, 46, 39, 999_000, tzinfo=UTC),
         datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))),
         datetime(2027, 1, 1, 8, tzinfo=UTC),
     ],
 )
-def test_a_schedule_begins_at_the_moment_itself(at: datetime) -> None:
+@pytest.mark.parametrize("schedule", [None, "every 1d"])
+def test_a_record_has_the_moment_itself(at: datetime, schedule: str | None) -> None:
     """However long ago it was: all occurrences of `every` are multiples of the interval away from it."""
-    headers = [*timer_headers(Due(at=at, timer_id="a", schedule="every 1d"))]
+    headers = [*timer_headers(Due(at=at, timer_id="a", schedule=schedule))]
 
     exact_us = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     assert max(-(-exact_us // 1_000), due_time.WRITTEN_MS_MIN) == due_time.begin_ms(headers, 0)
