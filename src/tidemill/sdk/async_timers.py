@@ -142,7 +142,7 @@ class AsyncTimers:
         if delay is not None:
             times["delay"] = milliseconds("delay", delay, at_most_ms=DUE_MS_MAX)
         if shift is not None:
-            times["shift"] = _shift_ms(shift)
+            times["shift"] = milliseconds("shift", shift, at_least_ms=-DUE_MS_MAX, at_most_ms=DUE_MS_MAX)
         if len(times) != 1:
             raise ValueError(f"at={at!r}, delay={delay!r}, shift={shift!r}: give exactly one of them")
         body = _choice(records, timer_id, key, key_prefix, due_from, due_before, partition, is_all=all) | times
@@ -244,19 +244,6 @@ def _text(name: str, content: str | bytes | None) -> object:
     if content is not None and not isinstance(content, str):
         raise TypeError(f"{name}={reprlib.repr(content)}: use text or bytes")
     return content
-
-
-def _shift_ms(shift: Duration) -> int:
-    """Return a duration that may be negative in ms."""
-    distance: Duration
-    if isinstance(shift, str):
-        is_earlier, distance = shift.startswith("-"), shift.removeprefix("-")
-    elif isinstance(shift, timedelta):
-        is_earlier, distance = shift < timedelta(), abs(shift)
-    else:
-        is_earlier, distance = shift < 0, abs(shift)
-    found = milliseconds("shift", distance, at_most_ms=DUE_MS_MAX)
-    return -found if is_earlier else found
 
 
 def _waiting(topic: str, found: Mapping[str, Any]) -> Waiting:

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from math import ceil
 
-from tidemill.model.duration import parse_duration_ms
+from tidemill.model.duration import parse_duration_ms, parse_shift_ms
 
 Duration = str | float | timedelta
 """A text with a unit (ms, s, m, h or d), a number of seconds, or a timedelta."""
@@ -13,11 +13,12 @@ DAY_MS = 86_400_000
 
 def milliseconds(name: str, value: Duration, *, at_least_ms: int = 0, at_most_ms: int = 7 * DAY_MS) -> int:
     """
-    Return the argument `name` in milliseconds, rounded up.  Raise ValueError if it is not a duration within the bounds.
+    Return the argument `name` in milliseconds, rounded up.  Raise ValueError if it is not a duration within the bounds;
+    it may be negative, such as "-5m", if they allow it.
     """
     match value:
         case str():
-            found = parse_duration_ms(value)
+            found = parse_duration_ms(value) if at_least_ms >= 0 else parse_shift_ms(value)
         case timedelta():
             whole, rest = divmod(value, timedelta(milliseconds=1))
             found = whole + bool(rest)

@@ -188,6 +188,7 @@ def test_records_of_another_topic_are_not_changed() -> None:
         ({"shift": 1.5}, {"shift": 1_500}, False),
         ({"shift": -1.5}, {"shift": -1_500}, False),
         ({"shift": timedelta(hours=-1)}, {"shift": -3_600_000}, False),
+        ({"shift": "+5m"}, {"shift": 300_000}, False),
     ],
 )
 def test_a_reschedule_says_when(change: dict[str, Any], expected: dict[str, Any], is_repeatable: bool) -> None:
@@ -209,6 +210,12 @@ def test_a_reschedule_says_when(change: dict[str, Any], expected: dict[str, Any]
         ({"at": datetime(2027, 1, 1)}, "at=.*time zone"),  # noqa: DTZ001
         ({"delay": "-5m"}, "delay='-5m'"),
         ({"shift": "soon"}, "shift='soon'"),
+        ({"shift": "--5m"}, "shift='--5m'"),
+        ({"shift": [1]}, r"shift=\[1\]: use a duration"),
+        ({"shift": True}, "shift=True: use a duration"),
+        ({"shift": "-3000000d"}, "shift='-3000000d': use a duration from -253402300799999 ms to 253402300799999 ms"),
+        ({"shift": timedelta(days=-3_000_000)}, r"shift=datetime.timedelta\(days=-3000000\): use a duration from -"),
+        ({"shift": -3e11}, "shift=-300000000000.0: use a duration from -"),
         ({"at": DUE, "due_from": datetime(2027, 1, 1)}, "due_from=.*time zone"),  # noqa: DTZ001
     ],
 )
