@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from tidemill.sdk.durations import Duration, milliseconds
+from tidemill.sdk.utf8 import utf8
 
 DELAY: Final = "tidemill-delay"
 DELIVER_AT: Final = "tidemill-deliver-at"
@@ -67,7 +68,7 @@ def _schedule_headers(due: Due) -> Iterator[tuple[str, bytes]]:
         raise ValueError(f"missed={missed!r}: use one, all or none")
     for header, text in ((SCHEDULE, schedule), (TIMEZONE, timezone), (MISSED, missed)):
         if text is not None:
-            yield header, text.encode()
+            yield header, utf8(f"{header.removeprefix('tidemill-')}={text!r}", text)
 
 
 def moment(at: datetime, *, name: str = "at") -> int | str:
@@ -88,7 +89,7 @@ def moment(at: datetime, *, name: str = "at") -> int | str:
 def _id(timer_id: str | bytes) -> bytes:
     if not isinstance(timer_id, (str, bytes)):
         raise TypeError(f"timer_id={timer_id!r}: use text or bytes")
-    found = timer_id.encode() if isinstance(timer_id, str) else timer_id
+    found = utf8(f"timer_id={timer_id!r}", timer_id) if isinstance(timer_id, str) else timer_id
     if not 0 < len(found) <= ID_BYTES_MAX:
         raise ValueError(f"timer_id={timer_id!r}: use 1 to {ID_BYTES_MAX} bytes")
     return found

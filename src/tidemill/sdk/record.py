@@ -1,5 +1,6 @@
 """The records that the client sends, and where they were written."""
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
@@ -7,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidemill.sdk.delays import NOW, Due, timer_headers
+from tidemill.sdk.utf8 import utf8
 
 Headers = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
 
@@ -42,8 +44,9 @@ def new_record(
     """
     Return a record.  Its value is bytes or text as they are, or any other value as JSON; None is no value.
 
-    Raise TypeError for a value that JSON cannot represent, and ValueError for a time without a time zone, and for a
-    delay, an id or a schedule that is not valid, or an id whose partition would be left to chance.
+    Raise TypeError for a value that JSON cannot represent, and ValueError for text that UTF-8 cannot represent, for a
+    time without a time zone, and for a delay, an id or a schedule that is not valid, or an id whose partition would be
+    left to chance.
     """
     if timestamp is not None and timestamp.tzinfo is None:
         raise ValueError(f"timestamp={timestamp!r}: give its time zone, such as tzinfo=datetime.UTC")
@@ -52,6 +55,9 @@ def new_record(
         encoded = encoded_value(value)
     except TypeError as error:
         raise TypeError(f"value={value!r} for topic {topic}: it is no bytes, text or JSON value: {error}") from error
+    except UnicodeEncodeError as error:
+        shown = f"value={reprlib.repr(value)} for topic {topic}"
+        raise ValueError(f"{shown}: use text that UTF-8 can represent: {error}") from error
     timer = [*timer_headers(due)]
     if due.timer_id is not None and key is None and partition is None:
         raise ValueError(
@@ -62,7 +68,7 @@ def new_record(
         topic,
         _content(f"key={key!r}", key),
         encoded,
-        [*((name, _content(f"headers: {name}={content!r}", content)) for name, content in pairs), *timer],
+        [*((_name(name), _content(f"headers: {name}={content!r}", content)) for name, content in pairs), *timer],
         partition,
         None if timestamp is None else round(timestamp.timestamp() * 1_000),
         needs_timer_topic=bool(timer),
@@ -80,11 +86,19 @@ def encoded_value(value: object) -> bytes | None:
     return msgspec.json.encode(value)
 
 
+def _name(name: object) -> str:
+    """Return the name of a header.  Raise TypeError or ValueError: librdkafka crashes without UTF-8."""
+    if not isinstance(name, str):
+        raise TypeError(f"headers: the name {name!r}: use text")
+    utf8(f"headers: the name {name!r}", name)
+    return name
+
+
 def _content(shown: str, content: str | bytes | None) -> bytes | None:
-    """Return a key or a header as bytes.  Raise TypeError, with the argument that is shown, for any other type."""
+    """Return a key or a header as bytes.  Raise TypeError or ValueError, with the argument that is shown."""
     match content:
         case None | bytes():
             return content
         case str():
-            return content.encode()
+            return utf8(shown, content)
     raise TypeError(f"{shown}: use text or bytes")

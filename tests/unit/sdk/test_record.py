@@ -1,5 +1,6 @@
 """The records that the client sends."""
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,13 +33,41 @@ def test_a_value_that_json_cannot_represent_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("more", "shown"),
-    [({"key": 5}, "key=5"), ({"headers": {"a": 1}}, "headers: a=1"), ({"value": {1, object}}, "for topic mails")],
+    [
+        ({"key": 5}, "key=5"),
+        ({"headers": {"a": 1}}, "headers: a=1"),
+        ({"headers": [(b"mine", b"x")]}, "headers: the name b'mine': use text"),
+        ({"headers": {5: b"x"}}, "headers: the name 5: use text"),
+        ({"value": {1, object}}, "for topic mails"),
+    ],
 )
 def test_a_value_of_another_type_is_named(more: dict[str, Any], shown: str) -> None:
     given: dict[str, Any] = {"value": "v", "key": None, "headers": (), "partition": None, "timestamp": None} | more
 
     with pytest.raises(TypeError, match=shown):
         new_record("mails", **given)
+
+
+@pytest.mark.parametrize(
+    ("more", "shown"),
+    [
+        ({"key": "\ud800"}, r"key='\ud800'"),
+        ({"value": "\ud800"}, r"value='\ud800' for topic mails"),
+        ({"value": {"a": "\ud800"}}, r"value={'a': '\ud800'} for topic mails"),
+        ({"headers": {"\ud800": b"x"}}, r"headers: the name '\ud800'"),
+        ({"headers": {"a": "\ud800"}}, r"headers: a='\ud800'"),
+        ({"due": Due(timer_id="\ud800")}, r"timer_id='\ud800'"),
+        ({"due": Due(timer_id="a", schedule="\ud800")}, r"schedule='\ud800'"),
+        ({"due": Due(timer_id="a", schedule="every 1h", timezone="\ud800")}, r"timezone='\ud800'"),
+    ],
+)
+def test_text_that_utf_8_cannot_represent_is_named(more: dict[str, Any], shown: str) -> None:
+    """librdkafka ends the process by a segmentation fault for such a name of a header."""
+    given: dict[str, Any] = {"value": "v", "key": "k", "headers": (), "partition": None, "timestamp": None} | more
+
+    with pytest.raises(ValueError, match=f"{re.escape(shown)}: use text that UTF-8 can represent") as problem:
+        new_record("mails", **given)
+    assert str(problem.value).isprintable()
 
 
 def test_a_record_has_bytes_and_milliseconds() -> None:
