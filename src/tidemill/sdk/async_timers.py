@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from tidemill.model.delayed_record import DUE_MS_MAX
 from tidemill.sdk.api_client import ApiClient
-from tidemill.sdk.delays import DUE_MS_MAX, moment
+from tidemill.sdk.delays import moment
 from tidemill.sdk.durations import Duration, milliseconds
 from tidemill.sdk.json_text import bytes_of, headers_of, time_of
 

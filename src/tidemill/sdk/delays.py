@@ -4,19 +4,21 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from tidemill.model.delayed_record import (
+    DELAY,
+    DELIVER_AT,
+    DUE_MS_MAX,
+    DUE_MS_MIN,
+    ID_BYTES_MAX,
+    MISSED,
+    SCHEDULE,
+    TIMER_ID,
+    TIMEZONE,
+)
 from tidemill.sdk.durations import Duration, milliseconds
 from tidemill.sdk.utf8 import utf8
+from tidemill.timer.schedule import Missed
 
-DELAY: Final = "tidemill-delay"
-DELIVER_AT: Final = "tidemill-deliver-at"
-TIMER_ID: Final = "tidemill-timer-id"
-SCHEDULE: Final = "tidemill-schedule"
-TIMEZONE: Final = "tidemill-timezone"
-MISSED: Final = "tidemill-missed"
-MISSED_VALUES: Final = ("one", "all", "none")
-DUE_MS_MIN: Final = 10**11  # March 1973; brokers take smaller numbers for seconds
-DUE_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
-ID_BYTES_MAX: Final = 256
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_1: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -64,7 +66,7 @@ def _schedule_headers(due: Due) -> Iterator[tuple[str, bytes]]:
         raise ValueError(f"schedule={schedule!r} without timer_id: give the name by which it is replaced and cancelled")
     if due.delay is not None:
         raise ValueError(f"schedule={schedule!r} and delay={due.delay!r}: say with `at` when the schedule begins")
-    if missed is not None and missed not in MISSED_VALUES:
+    if missed is not None and missed not in [*Missed]:
         raise ValueError(f"missed={missed!r}: use one, all or none")
     for header, text in ((SCHEDULE, schedule), (TIMEZONE, timezone), (MISSED, missed)):
         if text is not None:

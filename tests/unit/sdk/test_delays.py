@@ -5,20 +5,8 @@ from typing import Any
 
 import pytest
 
-from tidemill.sdk import delays
 from tidemill.sdk.delays import Due, timer_headers
 from tidemill.timer import due_time, schedule
-from tidemill.timer import timer_headers as of_broker
-
-
-def test_headers_and_limits_are_those_of_brokers() -> None:
-    """The client has copies of them, because it has no code of brokers."""
-    ours = [delays.DELAY, delays.DELIVER_AT, delays.DUE_MS_MIN, delays.DUE_MS_MAX]
-
-    assert [due_time.DELAY, due_time.DELIVER_AT, due_time.DUE_MS_MIN, due_time.DUE_MS_MAX] == ours
-    recurring = [delays.TIMER_ID, delays.SCHEDULE, delays.TIMEZONE, delays.MISSED]
-    assert [of_broker.TIMER_ID, of_broker.SCHEDULE, of_broker.TIMEZONE, of_broker.MISSED] == recurring
-    assert [*schedule.Missed] == [*delays.MISSED_VALUES]
 
 
 @pytest.mark.parametrize(
