@@ -87,10 +87,12 @@ def encoded_value(value: object) -> bytes | None:
 
 
 def _name(name: object) -> str:
-    """Return the name of a header.  Raise TypeError or ValueError: librdkafka crashes without UTF-8."""
+    """Return the name of a header.  Raise TypeError or ValueError: librdkafka would crash, or cut it off."""
     if not isinstance(name, str):
         raise TypeError(f"headers: the name {name!r}: use text")
     utf8(f"headers: the name {name!r}", name)
+    if "\0" in name:
+        raise ValueError(f"headers: the name {name!r}: leave out the NUL, at which librdkafka ends a name")
     return name
 
 

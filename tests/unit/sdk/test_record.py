@@ -70,6 +70,12 @@ def test_text_that_utf_8_cannot_represent_is_named(more: dict[str, Any], shown: 
     assert str(problem.value).isprintable()
 
 
+def test_the_name_of_a_header_is_not_cut_off() -> None:
+    """Kafka's protocol has a length for it, but librdkafka takes what is before the first NUL."""
+    with pytest.raises(ValueError, match=re.escape(r"headers: the name 'a\x00b': leave out the NUL")):
+        new_record("t", b"", key=None, headers={"a\0b": b"x"}, partition=None, timestamp=None)
+
+
 def test_a_record_has_bytes_and_milliseconds() -> None:
     record = new_record(
         "t",
