@@ -3,6 +3,9 @@
 A moment is whole milliseconds since the Unix epoch, or a date and time as in RFC 3339.  A delay is whole milliseconds,
 or a whole number with a unit.  What is finer than a millisecond is rounded up, so that no record is delivered early.
 
+A moment is refused if its number is small: it is in seconds by mistake.  Two small ones are accepted: 0, which is the
+same moment in seconds, and what a broker has written itself, into a record that it has delivered.
+
 A moment before 1970 is a time like any other: -1 is the last millisecond of 1969.  Small negative numbers may be
 seconds by mistake, too, but both are past.  The log has no negative times, so the record is due at 0.
 """
@@ -12,6 +15,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from tidemill.model.delayed_record import ARRIVAL
 from tidemill.model.delayed_record import DELAY as DELAY
 from tidemill.model.delayed_record import DELIVER_AT as DELIVER_AT
 from tidemill.model.delayed_record import DUE_MS_MAX as DUE_MS_MAX
@@ -47,7 +51,8 @@ def begin_ms(headers: Iterable[tuple[str, bytes | None]], stamp_ms: int, delay_m
     Return the moment that the headers say, like `due_ms`, but negative if it is before 1970: all occurrences of a
     schedule are multiples of its interval away from it.
     """
-    given = [(name, value) for name, value in headers if name in (DELIVER_AT, DELAY)]
+    found = [(name, value) for name, value in headers if name in (DELIVER_AT, DELAY, ARRIVAL)]
+    given = [(name, value) for name, value in found if name != ARRIVAL]
     if not given:
         return stamp_ms
     if len(given) > 1:
@@ -58,7 +63,8 @@ def begin_ms(headers: Iterable[tuple[str, bytes | None]], stamp_ms: int, delay_m
     ((name, value),) = given
     if value is None or not 0 < len(value) <= VALUE_BYTES_MAX:
         raise _bad(name, value)
-    due = _moment(value) if name == DELIVER_AT else stamp_ms + _delay(value)
+    was_delivered = len(found) > len(given)
+    due = _moment(value, was_delivered) if name == DELIVER_AT else stamp_ms + _delay(value)
     if due > DUE_MS_MAX or (delay_ms_max != UNLIMITED and due - stamp_ms > delay_ms_max):
         allowed = "the year 9999" if delay_ms_max == UNLIMITED else f"tidemill.max.delay.ms={delay_ms_max}"
         raise BadDueTime(f"{name}={value.decode(errors='replace')}: later than {allowed} allows")
@@ -74,12 +80,12 @@ def _delay(value: bytes) -> int:
     return found
 
 
-def _moment(value: bytes) -> int:
+def _moment(value: bytes, was_delivered: bool) -> int:
     if _SIGNED.fullmatch(value):
         found = int(value)
         if found < WRITTEN_MS_MIN:
             raise _bad(DELIVER_AT, value)
-        if 0 <= found < DUE_MS_MIN:
+        if 0 < found < DUE_MS_MIN and not was_delivered:
             raise BadDueTime(f"{DELIVER_AT}={found}: write milliseconds since the epoch; these look like seconds")
         return found
     found_text = _RFC_3339.fullmatch(value.decode("ascii", "replace"))

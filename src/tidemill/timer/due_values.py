@@ -18,6 +18,7 @@ from array import array
 import cython
 
 from tidemill.model.delayed_record import (
+    ARRIVAL,
     CANCEL,
     DELAY,
     DELIVER_AT,
@@ -30,13 +31,14 @@ from tidemill.model.delayed_record import (
     WRITTEN_MS_MIN,
 )
 
-NAMES = (DELIVER_AT, DELAY, TIMER_ID, CANCEL, SCHEDULE, TIMEZONE, MISSED)
+NAMES = (DELIVER_AT, DELAY, TIMER_ID, CANCEL, SCHEDULE, TIMEZONE, MISSED, ARRIVAL)
 # Indexes into `NAMES`.
 AT = cython.declare(cython.longlong, 0)
 AFTER = cython.declare(cython.longlong, 1)
 ID = cython.declare(cython.longlong, 2)
 CANCELS = cython.declare(cython.longlong, 3)
 RECURS = cython.declare(cython.longlong, 4)
+ARRIVED = cython.declare(cython.longlong, 7)
 
 NO_ID = -1
 NOT_READ = cython.declare(cython.longlong, -1)
@@ -87,6 +89,8 @@ def due_times(
     only_cancels: cython.bint
     recurs: cython.bint
     is_written: cython.bint
+    is_small: cython.bint
+    was_delivered: cython.bint
     if stamp_ms < -STAMP_MAX or stamp_ms > STAMP_MAX or count % 4 != 0:
         raise ValueError(f"{count} numbers are not headers, or {stamp_ms} ms is no append time")
     while at < count:
@@ -97,7 +101,7 @@ def due_times(
         due = stamp_ms
         its_id = NO_ID
         times = ids = 0
-        only_cancels = recurs = is_written = False
+        only_cancels = recurs = is_written = is_small = was_delivered = False
         is_clear = True
         while at < count and headers[at] == record:
             name = headers[at + 1]
@@ -112,8 +116,8 @@ def due_times(
                 if due == NOT_READ:
                     due = _moment(view, start, length)
                     is_written = True
-                elif due < EARLIEST_MS:
-                    due = NOT_READ
+                else:
+                    is_small = 0 < due and due < EARLIEST_MS
                 is_clear = is_clear and due != NOT_READ
             elif name == AFTER:
                 times += 1
@@ -127,11 +131,14 @@ def due_times(
                 is_clear = is_clear and 0 < length and length <= ID_MAX
             elif name == CANCELS:
                 only_cancels = True
+            elif name == ARRIVED:
+                was_delivered = True
             else:
                 recurs = recurs or name == RECURS
                 is_clear = False
         if recurs:
             recurring.append((first, its_id))
+        is_clear = is_clear and (was_delivered or not is_small)
         if is_clear and times <= 1 and ids <= 1 and (ids == 1 or not only_cancels) and due <= latest_ms:
             out[cython.cast(cython.Py_ssize_t, record)] = due
             is_text = is_text or is_written
@@ -207,7 +214,7 @@ def _moment(
     moment: cython.longlong
     if length > 1 and view[start] == 45:
         moment = -_digits(view, start + 1, length - 1)
-        return 0 if YEAR_1_MS <= moment and moment < 0 else NOT_READ
+        return 0 if YEAR_1_MS <= moment and moment <= 0 else NOT_READ
     if length < 20 or length > 35:
         return NOT_READ
     end: cython.Py_ssize_t = start + cython.cast(cython.Py_ssize_t, length)

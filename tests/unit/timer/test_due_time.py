@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, BadDueTime, due_ms
+from tidemill.timer.timer_headers import ARRIVAL, TIMESTAMP
 
 STAMP = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -42,6 +43,8 @@ def at(text: str) -> int:
         ("-315619200000", 0),
         ("-000000000000000001", 0),
         ("-62135596800000", 0),
+        ("0", 0),
+        ("-0", 0),
     ],
 )
 def test_a_moment_is_milliseconds_or_a_time_with_its_zone(text: str, expected: int) -> None:
@@ -67,7 +70,6 @@ def test_a_record_without_these_headers_is_due_at_once() -> None:
         b"",
         b" ",
         b"-",
-        b"-0",
         b"--1",
         b"-1.5",
         b"-62135596800001",
@@ -75,6 +77,7 @@ def test_a_record_without_these_headers_is_due_at_once() -> None:
         b"+1800000000000",
         b" 1800000000000",
         b"1800000000",
+        b"1",
         b"1800000000000.5",
         b"1800000000000000000000",
         b"9" * 65,
@@ -95,6 +98,14 @@ def test_a_record_without_these_headers_is_due_at_once() -> None:
 def test_a_bad_moment_is_refused_by_name(value: bytes | None) -> None:
     with pytest.raises(BadDueTime, match=DELIVER_AT):
         due_ms([(DELIVER_AT, value)], STAMP)
+
+
+@pytest.mark.parametrize("written_ms", [0, 1, 63_072_000_000, 10**11 - 1, 10**11, DUE_MS_MAX])
+def test_what_a_broker_has_written_is_accepted_when_it_is_passed_on(written_ms: int) -> None:
+    """Such a record was due before 1973, when its text was a time of RFC 3339, or by a clock that was wrong."""
+    delivered = [(DELIVER_AT, b"%d" % written_ms), (TIMESTAMP, b"1800000000000"), (ARRIVAL, b"7")]
+
+    assert written_ms == due_ms(delivered, STAMP)
 
 
 @pytest.mark.parametrize("value", [None, b"", b"-1", b"1.5s", b"5 m", b"1w", b"99999999999d", b"9" * 19])

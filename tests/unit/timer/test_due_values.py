@@ -14,7 +14,7 @@ from tidemill.batches.records import Header
 from tidemill.timer import due_values as plain
 from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, WRITTEN_MS_MIN, BadDueTime, due_ms
 from tidemill.timer.schedule import BadSchedule, parse_schedule
-from tidemill.timer.timer_headers import SCHEDULE, TIMER_ID, BadTimerId, timer_id
+from tidemill.timer.timer_headers import ARRIVAL, SCHEDULE, TIMER_ID, BadTimerId, timer_id
 
 STAMP = 1_800_000_000_000
 
@@ -90,6 +90,7 @@ def due_of(headers: list[Header], latest_ms: int) -> int | None:
 @example(name=DELIVER_AT, value=b"-62135596800000", latest_ms=DUE_MS_MAX)
 @example(name=DELIVER_AT, value=b"-62135596800001", latest_ms=DUE_MS_MAX)
 @example(name=DELIVER_AT, value=b"-0", latest_ms=DUE_MS_MAX)
+@example(name=DELIVER_AT, value=b"0", latest_ms=DUE_MS_MAX)
 @example(name=DELIVER_AT, value=b"-", latest_ms=DUE_MS_MAX)
 @example(name=DELIVER_AT, value=b"-1", latest_ms=DUE_MS_MAX)
 @example(name=DELAY, value=b"-1", latest_ms=DUE_MS_MAX)
@@ -129,13 +130,16 @@ def test_every_month_ends_when_the_calendar_says(due_values: ModuleType, year: i
 
 plain_values = st.sampled_from([b"5m", b"7", b"%d" % (STAMP + 9), b"2027-01-31T08:00:00Z", None, b"", b"a", b"b" * 257])
 header_lists = st.lists(st.tuples(st.sampled_from(plain.NAMES), plain_values), max_size=3)
+delivered = st.tuples(st.sampled_from([b"0", b"7", b"99999999999", b"-7", b"soon"]), st.permutations([0, 1])).map(
+    lambda it: [[(DELIVER_AT, it[0]), (ARRIVAL, b"7")][at] for at in it[1]]
+)
 usual = st.lists(
     st.sampled_from([(TIMER_ID, b"a"), (TIMER_ID, b"b" * 256), ("tidemill-cancel", None), (DELAY, b"5m")]), max_size=3
 )
 
 
 @settings(max_examples=500, deadline=None)
-@given(records=st.lists(header_lists | usual, min_size=1, max_size=6))
+@given(records=st.lists(header_lists | usual | delivered, min_size=1, max_size=6))
 def test_records_with_several_headers_are_left_or_read(due_values: ModuleType, records: list[list[Header]]) -> None:
     """Each is on its own, and one without headers is due at the append time."""
     block, found = block_of(records)

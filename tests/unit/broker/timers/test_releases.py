@@ -98,6 +98,21 @@ def test_a_released_record_says_where_it_comes_from(world: BrokerWorld) -> None:
     assert (1, b"x", headers, sent_at + 1_000) == released(world)[1]
 
 
+def test_a_released_record_may_be_passed_on_to_a_timer_topic(world: BrokerWorld) -> None:
+    """A mirror sends the headers as they are, and the broker has written small numbers for times before 1973."""
+    times = (b"-1", b"1970-01-01T00:00:00.001Z", b"1973-01-01T00:00:00Z", b"%d" % world.clock.now_ms)
+    send(world, *((b"x", [("tidemill-deliver-at", at)]) for at in times))
+    world.pass_time(10)
+    first = released(world)
+
+    answer = send(world, *((it.value, [*it.headers.items()]) for it in first))
+
+    assert (errors.NONE, len(times)) == (answer.error_code, len(first))
+    world.pass_time(10)
+    again = released(world)[len(times) :]
+    assert [it.headers["tidemill-deliver-at"] for it in first] == [it.headers["tidemill-deliver-at"] for it in again]
+
+
 def test_a_producer_learns_the_arrival_number(world: BrokerWorld) -> None:
     offsets = [send(world, (b"a", delay("1h")), (b"b", delay("1h"))).base_offset for _ in range(3)]
 
