@@ -14,18 +14,24 @@ from hypothesis import strategies as st
 from tidemill.batches.records import read_records
 from tidemill.http.v1 import calls, due_fields, record_lines, records, topic_writer
 from tidemill.http.v1.brokers import Unreachable
-from tidemill.http.v1.budgets import BYTES_MAX, FREE_BYTES, Budgets, begin
-from tidemill.http.v1.calls import Call
+from tidemill.http.v1.budgets import BYTES_MAX, FREE_BYTES, Budgets, Taken, begin
+from tidemill.http.v1.calls import Call, Refused
 from tidemill.http.v1.record_lines import LineParser, produce_lines
 from tidemill.http.v1.topic_writer import TopicWriter
 from tidemill.model import errors
 from tidemill.model.topic_config import TopicConfig, compile_topic_config
+from tidemill.timer.schedule import BATCH_SCHEDULES_MAX
+from tidemill.wire.messages import produce
 
+ANSWER = produce.Response.Topic.Partition
 TOPIC = SimpleNamespace(name="t", topic_id=b"\x01" * 16, partition_count=3)
 
 
 class LeadersStub:
-    """Stands for the leaders of a topic's partitions, on one broker; `refuse` makes one refuse its next batches."""
+    """
+    Stands for the leaders of a topic's partitions, on one broker; `refused` makes one refuse its next batches, and a
+    record with the value `bad` its own.
+    """
 
     wall_ms = 1_000
     image = SimpleNamespace(topics={"t": TOPIC})
@@ -34,6 +40,7 @@ class LeadersStub:
     def __init__(self) -> None:
         self.logs: dict[int, list[bytes | None]] = {0: [], 1: [], 2: []}
         self.headers: list[list[tuple[str, bytes | None]]] = []  # of all records
+        self.batches: list[int] = []  # how many records each had
         self.refused: dict[int, int] = {}
         self.is_open = asyncio.Event()
         self.is_open.set()
@@ -65,12 +72,18 @@ class LeadersStub:
             code = errors.MESSAGE_TOO_LARGE
         if code < 0:
             raise Unreachable("lost", is_sent=True)
-        first = len(log)
+        first, read = len(log), read_records(bytes(data.records), 0)
+        bad = [at for at, it in enumerate(read) if it.value == b"bad"]
+        if bad:
+            code = errors.INVALID_RECORD
+        self.batches.append(len(read))
         if not code:
-            read = read_records(bytes(data.records), 0)
             log += [it.value for it in read]
             self.headers += [[*it.headers] for it in read]
-        answer = SimpleNamespace(error_code=code, error_message=None, base_offset=first)
+        answer = ANSWER(index=data.index, error_code=code, base_offset=first)
+        if bad:
+            answer.error_message = f"record {bad[0]}: it is bad"
+            answer.record_errors = [ANSWER.RecordError(batch_index=bad[0])]
         return SimpleNamespace(responses=[SimpleNamespace(partition_responses=[answer])])
 
 
@@ -294,6 +307,51 @@ def test_a_refused_batch_is_a_run_of_null(code: int, status: int, error: str) ->
 
     assert (status, error, 3) == (found, answer["error"], answer["line"])
     assert [[0, 0, 1], [None, None, 2], [2, 0, 1], [None, None, 1]] == answer["written"]
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_record_that_a_leader_refuses_has_its_number_in_the_request(
+    monkeypatch: pytest.MonkeyPatch, is_cut: bool
+) -> None:
+    """The leader knows its place in a batch of one partition, behind other batches."""
+    monkeypatch.setattr(topic_writer, "BATCH_BYTES", 100 if is_cut else 100_000)
+    numbers, values = (0, 1, 1, 0, 2, 1, 0), ("a", "b", "c", "d", "e", "bad", "f")
+    lines = [{"partition": number, "value": value} for number, value in zip(numbers, values, strict=True)]
+    body = [records.NewRecord(**it) for it in lines]
+
+    status, answer = asyncio.run(produced(LeadersStub(), [lines_of(*lines[:2]) + b"\n" + lines_of(*lines[2:])]))
+    with pytest.raises(Refused) as refused:
+        asyncio.run(records.produce_all(LeadersStub(), TOPIC, body, Taken(Budgets())))  # type: ignore[arg-type]
+
+    assert (400, "INVALID_RECORD", "line 7: it is bad") == (status, answer["error"], answer["detail"])
+    assert "records[5]: it is bad" == str(refused.value)
+    assert "INVALID_RECORD" == json.loads(refused.value.answer.text)["error"]
+
+
+def test_a_value_that_a_leader_refuses_has_no_number() -> None:
+    """The request has one record, which is in no list."""
+    record = (0, (None, b"bad", [], 0))
+
+    with pytest.raises(Refused) as refused:
+        asyncio.run(records.write_records(LeadersStub(), TOPIC, [record], Taken(Budgets())))  # type: ignore[arg-type]
+
+    assert "it is bad" == str(refused.value)
+
+
+def test_a_batch_has_as_many_schedules_as_a_leader_takes() -> None:
+    """A request may have any number of them, between other records."""
+    leaders, other = LeadersStub(), (None, b"", [], 0)
+    recurs = (None, b"", [("h", b"1"), ("tidemill-schedule", b"every 1m")], 0)
+
+    async def run() -> list[Any]:
+        writer = TopicWriter(leaders, TOPIC, Budgets())  # type: ignore[arg-type]
+        for record in (other, *[recurs] * 2 * BATCH_SCHEDULES_MAX, other, recurs):
+            writer.add(0, record)
+        await writer.finish()
+        return [*writer.runs()]
+
+    assert [(0, 0, 2 * BATCH_SCHEDULES_MAX + 3)] == asyncio.run(run())
+    assert [BATCH_SCHEDULES_MAX + 1, BATCH_SCHEDULES_MAX + 1, 1] == leaders.batches
 
 
 @pytest.mark.parametrize("unknown", [errors.REQUEST_TIMED_OUT, errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1])

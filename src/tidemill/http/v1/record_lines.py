@@ -24,7 +24,7 @@ from tidemill.http.v1.legal import legal
 from tidemill.http.v1.records import BadRecord, NewRecord, record_of, records_per_turn, take_headers
 from tidemill.http.v1.rights import WRITE_TOPIC
 from tidemill.http.v1.stream_response import send_part
-from tidemill.http.v1.topic_writer import Run, TopicWriter
+from tidemill.http.v1.topic_writer import RUNS_PER_TURN, RecordRefused, Run, TopicWriter
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
@@ -34,7 +34,6 @@ LINES_MAX: Final = 1_000_000  # so that what a request remembers of its lines, 1
 TURN_BYTES: Final = 256 << 10  # of memory for the records that are decoded at once: hundreds of small ones
 STOP_S_MAX: Final = 0.5  # for records in flight when the broker stops: the response has to leave within a second
 DROP_S_MAX: Final = 5.0  # what follows a refused line is read for so long: most clients send all before they listen
-RUNS_PER_TURN: Final = 1_000  # they take a millisecond of the event loop
 _decode = msgspec.json.Decoder(NewRecord).decode
 
 
@@ -231,6 +230,8 @@ class _Lines:
 
     async def refusal(self, refused: Refused, dropping: asyncio.Task[None] | None = None) -> "RunsResponse":
         """Return the response to lines of which not all are written, when nothing more is sent."""
+        if isinstance(refused, RecordRefused):
+            refused = refused.named(f"line {self._line_of(refused.number)}")
         answer = refused.with_fields(line=await self._first_missing()).answer
         return RunsResponse(answer, self._writer.runs(), dropping)
 

@@ -21,7 +21,7 @@ from tidemill.http.v1.budgets import Taken, taken_by
 from tidemill.http.v1.calls import Call, Refused, Route
 from tidemill.http.v1.due_fields import At, Delay, Missed, Schedule, TimerId, Timezone, timer_headers
 from tidemill.http.v1.rights import WRITE_TOPIC
-from tidemill.http.v1.topic_writer import Run, TopicWriter
+from tidemill.http.v1.topic_writer import RecordRefused, Run, TopicWriter
 from tidemill.http.v1.topics import topic_of
 from tidemill.metadata.image import Topic
 from tidemill.model.topic_config import TopicConfig
@@ -98,13 +98,21 @@ async def produce_all(
     brokers: Brokers, topic: Topic, records: Sequence[NewRecord], taken: Taken, *, name: str = "records"
 ) -> Produced:
     """Write records, and return when all are committed.  Raise Refused; `name` is what the body calls the records."""
-    return await write_records(brokers, topic, await _encoded(records, topic, brokers, name), taken)
+    return await write_records(brokers, topic, await _encoded(records, topic, brokers, name), taken, name=name)
 
 
 async def write_records(
-    brokers: Brokers, topic: Topic, records: Sequence[tuple[int | None, RecordTuple]], taken: Taken
+    brokers: Brokers,
+    topic: Topic,
+    records: Sequence[tuple[int | None, RecordTuple]],
+    taken: Taken,
+    *,
+    name: str | None = None,
 ) -> Produced:
-    """Write records, each with its partition or None, and return when all are committed.  Raise Refused."""
+    """
+    Write records, each with its partition or None, and return when all are committed.  Raise Refused, which names a
+    record that is at fault by its place in the list `name` of the body, if it is in one.
+    """
     writer = TopicWriter(brokers, topic, taken.budgets)
     try:
         for at, (partition, record) in enumerate(records, 1):
@@ -115,8 +123,11 @@ async def write_records(
     finally:
         writer.close()
     written = [place for run in writer.runs() for place in _places(run)]
-    if writer.refused is not None:
-        raise writer.refused.with_fields(written=written)
+    refused = writer.refused
+    if refused is not None:
+        if isinstance(refused, RecordRefused) and name is not None:
+            refused = refused.named(f"{name}[{refused.number}]")
+        raise refused.with_fields(written=written)
     return Produced([Written(*place) for place in written if place is not None])
 
 

@@ -23,6 +23,8 @@ from tidemill.http.v1.kafka_errors import RETRY_AFTER_S, without_leader
 from tidemill.http.v1.silence import ended_after
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
+from tidemill.timer.schedule import BATCH_SCHEDULES_MAX
+from tidemill.timer.timer_headers import SCHEDULE
 from tidemill.wire.messages import produce
 
 BATCH_BYTES: Final = 256 << 10  # of records in a batch; a larger record is a batch of its own
@@ -32,6 +34,7 @@ RETRY_S_MAX: Final = 10.0  # for how long a leader that moves is asked again: lo
 SCARCE_S_MAX: Final = 1.0  # likewise, while others need the memory of the records: longer than a transfer of leadership
 SCARCE_ANSWER_S_MAX: Final = 5.0  # likewise for an answer; longer than it takes, because its outcome is not known then
 PAUSE_S: Final = 0.1
+RUNS_PER_TURN: Final = 1_000  # they take a millisecond of the event loop
 ACKS_ALL: Final = -1
 _OVERHEAD: Final = 32  # bytes of a record beside its key, value and headers, about
 _MOVING: Final = frozenset({
@@ -57,12 +60,13 @@ class Run(NamedTuple):
 
 
 class _Batch:
-    __slots__ = ("memory", "records", "size")
+    __slots__ = ("memory", "records", "schedules", "size")
 
     def __init__(self) -> None:
         self.records: list[RecordTuple] = []
         self.size = 0
         self.memory = 0
+        self.schedules = 0
 
 
 class _Partition:
@@ -74,6 +78,24 @@ class _Partition:
         self.written: list[list[int]] = []  # first offset and count
         self.sending: asyncio.Task[None] | None = None
         self.is_refused = False
+
+
+class RecordRefused(Refused):
+    """A leader has refused a batch because of a record; `number` is its place in the batch, or in the request."""
+
+    def __init__(self, number: int, status: int, problem: str, error: str) -> None:
+        super().__init__(status, problem, error=error)
+        self.number = number
+        self._told = status, problem, error
+
+    def at(self, number: int) -> "RecordRefused":
+        """Return the same refusal, of a record with another number."""
+        return RecordRefused(number, *self._told)
+
+    def named(self, name: str) -> Refused:
+        """Return a refusal that names the record."""
+        status, problem, error = self._told
+        return Refused(status, f"{name}: {problem}", error=error)
 
 
 class _TooLarge(Refused):
@@ -107,8 +129,10 @@ class TopicWriter:
         """Add a record for a partition of the topic, or for that of its key."""
         key, value, headers, _ = record
         size = _OVERHEAD + (0 if key is None else len(key)) + (0 if value is None else len(value))
+        recurs = False
         if headers:
             size += sum(len(name) + len(content or b"") for name, content in headers)
+            recurs = any(name == SCHEDULE for name, _ in headers)
         if partition is None:
             count = self._topic.partition_count
             partition = self._keyless_partition(size) if key is None else scan.murmur2(key) % count
@@ -120,9 +144,10 @@ class TopicWriter:
             counts.append(1)
             self._last = partition
         batch = self._growing.get(partition)
-        if batch is None or batch.size + size > self._batch_bytes:
+        if batch is None or batch.size + size > self._batch_bytes or batch.schedules + recurs > BATCH_SCHEDULES_MAX:
             batch = self._growing[partition] = self._next_batch(partition)
         batch.records.append(record)
+        batch.schedules += recurs
         batch.size += size
         memory = size + RECORD_MEMORY + HEADER_MEMORY * len(headers)  # an empty record has a few bytes, a header two
         batch.memory += memory
@@ -242,10 +267,26 @@ class TopicWriter:
             for half in (records[: count // 2], records[count // 2 :]):
                 await self._append_all(queue, build_batch(half))
             return
+        except RecordRefused as refused:
+            before = sum(written for _, written in queue.written)
+            raise refused.at(await self._number_of(queue.number, before + refused.number)) from None
         if queue.written and sum(queue.written[-1]) == first:
             queue.written[-1][1] += count
         else:
             queue.written.append([first, count])
+
+    async def _number_of(self, partition: int, place: int) -> int:
+        """Return the number in the request, from 0, of the record that has this place among those of its partition."""
+        before = 0
+        for at, (number, count) in enumerate(zip(*self._order, strict=True)):
+            if number == partition:
+                if place < count:
+                    break
+                place -= count
+            before += count
+            if at % RUNS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return before + place
 
     async def _append(self, partition: int, batch: memoryview) -> int:
         """
@@ -322,4 +363,7 @@ def _refused(answer: Any, topic: Topic, partition: int) -> Refused:
     if status is None:
         kind = _MayBeWritten if answer.error_code in errors.MAY_BE_WRITTEN else Refused
         return kind(503, detail, retry_after_s=RETRY_AFTER_S, error=name)
+    if answer.record_errors:
+        at = answer.record_errors[0].batch_index
+        return RecordRefused(at, status, detail.removeprefix(f"record {at}: "), name)
     return (_TooLarge if answer.error_code == errors.MESSAGE_TOO_LARGE else Refused)(status, detail, error=name)
