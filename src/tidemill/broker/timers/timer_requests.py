@@ -55,7 +55,7 @@ class TimerResolution(Pending[timer_resolve.Response]):
         self._now_ms = 0
         self._decisions: Iterator[Decision] = iter(())
         self._has_decided = False  # whether a decision was proposed, which may be committed whatever happens
-        self._selected: Iterator[tuple[int, int]] | None = None  # arrivals and due times, which a scan names one by one
+        self._selected: Iterator[tuple[int, int]] | None = None  # arrivals, new due times: of a scan, one by one
         try:
             self._led = host.served(request.topic_id, request.partition)
             self._now_ms = self._led.partition.shard.append_time(0)  # without the clock of this broker alone
@@ -98,32 +98,37 @@ class TimerResolution(Pending[timer_resolve.Response]):
         is_named = any(map(recurring.__contains__, self._arrivals)) or bool(self._ids)
         return self._is_advancing and (is_named or (self._request.selection is not None and bool(recurring)))
 
-    def _check_schedule(self, found: WaitingRecord) -> None:
-        """Raise KafkaError if a record recurs in such a way that it must not be moved as the request says."""
+    def _moved(self, found: WaitingRecord) -> int:
+        """
+        Return when a record is due once it is moved as the request says.  If that is before 1970, it is due at 0, or at
+        the first occurrence from 1970 on of a schedule that begins then.  Raise KafkaError if it recurs in such a way
+        that it must not be moved.
+        """
         request = self._request
-        due_ms = max(found.due_ms + request.due_ms, 0) if request.operation == SHIFT else request.due_ms
-        if due_ms >= found.due_ms:
-            return
+        moment_ms = found.due_ms + request.due_ms if request.operation == SHIFT else request.due_ms
+        if not self._is_advancing or moment_ms >= max(found.due_ms, 0):
+            return moment_ms
+        due_ms = max(moment_ms, 0)
         try:
             schedule = parse_schedule(found.record.headers)
             if schedule is not None:
+                due_ms = (schedule.first(moment_ms) or 0) if moment_ms < 0 else moment_ms
                 schedule.check_move(due_ms, self._now_ms)
         except BadSchedule as problem:
             raise KafkaError(errors.INVALID_REQUEST, f"arrival {found.arrival}: {problem}") from problem
+        return due_ms
 
     def _found_by(self, scan: WaitingScan) -> Iterator[tuple[int, int]]:
         """
-        Yield arrivals that a scan finds, and when they are due.  Waits for the disk.  Raise KafkaError if one of them
-        must not be moved.
+        Yield arrivals that a scan finds, and when they are due after the change.  Waits for the disk.  Raise KafkaError
+        if one of them must not be moved.
         """
         request, wanted = self._request, {*self._arrivals}
         for it in scan.records(request.selection or NOTHING_SELECTED, {*self._ids}):
             # What has just been released and recurs has no time that could be shifted.
             is_left_out = request.operation == SHIFT and not it.has_time
             if not is_left_out and (not wanted or it.arrival in wanted):
-                if self._is_advancing:
-                    self._check_schedule(it)
-                yield it.arrival, it.due_ms
+                yield it.arrival, it.due_ms if request.operation == CANCEL else self._moved(it)
 
     def _measured(self, scan: WaitingScan) -> "_Measured":
         """Count what a scan finds.  Waits for the disk."""
@@ -151,8 +156,6 @@ class TimerResolution(Pending[timer_resolve.Response]):
                         "its replicas",
                     )
                 self._latest_ms = min(DUE_MS_MAX, limit + config.max_delay_ms)
-            if request.operation == RESCHEDULE and request.due_ms < 0:
-                raise KafkaError(errors.INVALID_REQUEST, f"the new time {request.due_ms} is before 1970: use 0 or more")
             if request.operation == RESCHEDULE and request.due_ms > self._latest_ms:
                 raise KafkaError(
                     errors.INVALID_REQUEST,
@@ -167,13 +170,13 @@ class TimerResolution(Pending[timer_resolve.Response]):
         return "the year 9999" if delay_ms == UNLIMITED else f"tidemill.max.delay.ms={delay_ms}"
 
     def _check_shift(self, last: tuple[int, int]) -> None:
-        """Refuse a shift by the due time and the arrival of the record that is due last."""
+        """Refuse a shift by the new due time and the arrival of the record that is due last."""
         due, arrival = last
-        if self._is_delaying and due + self._request.due_ms > self._latest_ms:
+        if self._is_delaying and due > self._latest_ms:
             raise KafkaError(
                 errors.INVALID_REQUEST,
-                f"arrival {arrival} would be due at {due + self._request.due_ms} ms since the epoch, later than "
-                f"{self._allowed} allows: shift by less, or choose other records",
+                f"arrival {arrival} would be due at {due} ms since the epoch, later than {self._allowed} allows: "
+                "shift by less, or choose other records",
             )
 
     def _decide_named(self) -> None:
@@ -189,7 +192,7 @@ class TimerResolution(Pending[timer_resolve.Response]):
             self._outcome = Outcome(changed, over, named - changed - over)
             self._confirm()
             return
-        is_cancel, due = request.operation == CANCEL, request.due_ms
+        is_cancel, due = request.operation == CANCEL, max(request.due_ms, 0)
         of_arrivals = (
             Cancel(number, it) if is_cancel else Reschedule(number, dict.fromkeys(it, due))
             for it in _chunks(self._arrivals)
@@ -202,7 +205,7 @@ class TimerResolution(Pending[timer_resolve.Response]):
         self._decide_next()
 
     def _named(self, found: Mapping[int, int] | KafkaError) -> None:
-        """Decide about the records that a scan has found, of those that were named, with their due times."""
+        """Decide about the records that a scan has found, of those that were named, with their new due times."""
         request = self._request
         try:
             if isinstance(found, KafkaError):
@@ -246,12 +249,11 @@ class TimerResolution(Pending[timer_resolve.Response]):
         self._decide_next()
 
     def _decision(self, found: Sequence[tuple[int, int]]) -> Decision:
-        """Return what is decided about arrivals with these due times."""
+        """Return what is decided about arrivals with these new due times."""
         request = self._request
         if request.operation == CANCEL:
             return Cancel(request.partition, [it for it, _ in found])
-        is_shift, new = request.operation == SHIFT, request.due_ms
-        return Reschedule(request.partition, {it: max(due + new, 0) if is_shift else new for it, due in found})
+        return Reschedule(request.partition, dict(found))
 
     def _missed(self, found: Collection[int]) -> Outcome:
         """Count what was named and does not wait.  A selection leaves out what waits, too, so it misses nothing."""
@@ -299,7 +301,7 @@ class _Measured(NamedTuple):
     """What a scan has found."""
 
     records: int = 0
-    last: tuple[int, int] = NOT_FOUND  # the due time and the arrival of the record that is due last
+    last: tuple[int, int] = NOT_FOUND  # the new due time and the arrival of the record that is due last
 
 
 class _Listed(NamedTuple):

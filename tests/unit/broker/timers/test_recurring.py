@@ -38,6 +38,7 @@ from tidemill.timer.timer_command import Recur
 from tidemill.wire.messages import produce
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 
 @pytest.fixture
@@ -691,6 +692,40 @@ def test_a_schedule_is_not_moved_too_far_into_the_past(
         assert says in (answer.error_message or "")
     if says or is_trial:
         assert not timers(world).waiting.rescheduled
+
+
+@pytest.mark.parametrize("names", NAMES, ids=str)
+@pytest.mark.parametrize("operation", [RESCHEDULE, SHIFT])
+@pytest.mark.parametrize("moment", [-1, -HOUR_MS, -100 * 365 * DAY_MS - HOUR_MS])
+def test_a_schedule_counts_from_a_time_before_1970(
+    world: BrokerWorld, names: dict[str, object], operation: int, moment: int
+) -> None:
+    """The record comes at once, for the first occurrence since then, and later at exact multiples of the interval."""
+    due = world.clock.now_ms + HOUR_MS
+    send(world, (b"once", due_at(due)), (b"tick", every("1d", **{"deliver-at": str(due)})))
+
+    answer = resolve(world, operation=operation, due_ms=moment if operation == RESCHEDULE else moment - due, **names)
+    world.pass_time(10)
+
+    assert answer.changed == (2 if "selection" in names else 1)
+    phase = moment % DAY_MS
+    assert [phase] == [due for it, due in zip(values(world), dues(world), strict=True) if it == b"tick"]
+    assert [0] * (answer.changed - 1) == [
+        due for it, due in zip(values(world), dues(world), strict=True) if it == b"once"
+    ]
+    following = timers(world).waiting.recurring[1].next_ms
+    assert (phase, True) == (following % DAY_MS, world.clock.now_ms < following <= world.clock.now_ms + DAY_MS)
+
+
+def test_a_record_that_does_not_recur_is_moved_to_0_at_the_earliest(world: BrokerWorld) -> None:
+    """The log has no negative times."""
+    send(world, (b"a", delay("1h")), (b"b", named("b", delay("1h"))), (b"c", delay("1h")))
+
+    for names in ({"arrivals": [0]}, {"timer_ids": [b"b"]}, {"selection": Selection()}):
+        assert 1 == resolve(world, operation=RESCHEDULE, due_ms=-5, **names).changed
+        world.pass_time(10)
+
+    assert [0, 0, 0] == dues(world)
 
 
 @pytest.mark.parametrize("names", NAMES, ids=str)
