@@ -30,9 +30,12 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count the re
 
 
 def time_ms(text: str | None, *, option: str) -> int | None:
-    """Return the value of a time option in ms since the epoch.  Raise a usage error for an invalid one."""
+    """
+    Return the value of a time option in ms since the epoch, negative before 1970.  Raise a usage error for an invalid
+    one.
+    """
     from tidemill.model.duration import parse_duration_ms
-    from tidemill.timer.due_time import DELIVER_AT, BadDueTime, due_ms
+    from tidemill.timer.due_time import DELIVER_AT, BadDueTime, begin_ms
 
     if text is None:
         return None
@@ -41,7 +44,7 @@ def time_ms(text: str | None, *, option: str) -> int | None:
         _check_distance(later_ms, text, option)
         return time.time_ns() // 1_000_000 + later_ms
     try:
-        return due_ms([(DELIVER_AT, argument_bytes(text))], 0)
+        return begin_ms([(DELIVER_AT, argument_bytes(text))], 0)
     except BadDueTime as problem:
         raise _bad(text, option, f"a time such as {_TIME_HELP}") from problem
 

@@ -43,8 +43,8 @@ class TimerChoice:
         return Selection(
             key=self.key,
             key_prefix=self.key_prefix,
-            due_from_ms=UNBOUNDED if self.due_from_ms is None else self.due_from_ms,
-            due_before_ms=UNBOUNDED if self.due_before_ms is None else self.due_before_ms,
+            due_from_ms=_bound(self.due_from_ms),
+            due_before_ms=_bound(self.due_before_ms),
             is_recurring=self.is_recurring,
         )
 
@@ -63,6 +63,11 @@ class TimerChoice:
 
     def arrivals_in(self, partition: int) -> list[int]:
         return sorted({arrival for number, arrival in self.arrivals if number == partition})
+
+
+def _bound(due_ms: int | None) -> int:
+    """Return a bound of a selection.  Nothing is due before 1970, and a negative number is no bound."""
+    return UNBOUNDED if due_ms is None else max(due_ms, 0)
 
 
 class Change(NamedTuple):

@@ -250,6 +250,24 @@ def test_a_body_that_does_not_choose_is_refused(topic: TimerTopic, path: str, bo
     assert problem in answered.body["detail"]
 
 
+@pytest.mark.parametrize("change", [{"at": "1969-12-31T08:00:00Z"}, {"at": -57_600_000}, {"shift": "-36500d"}])
+def test_a_schedule_that_is_moved_before_1970_keeps_its_hour(topic: TimerTopic, change: dict[str, Any]) -> None:
+    """Its record comes at once, and then at 08:00 again."""
+    day_ms = 24 * HOUR_MS
+    due = (int(time.time()) * 1_000 // day_ms + 2) * day_ms + 8 * HOUR_MS
+    topic.produce({"value": "v", "key": "k", "timer_id": "daily", "schedule": "every 1d", "at": due})
+
+    moved = topic.brokers[0].ok("PATCH", f"{topic.path}/daily", change)
+
+    assert 1 == moved["rescheduled"]
+
+    def following() -> list[int]:
+        return [it["due"] for it in topic.listed(1) if it["due"] > due - 3 * day_ms]
+
+    wait_for(lambda: bool(following()), "the schedule did not go on")
+    assert [8 * HOUR_MS] == [it % day_ms for it in following()]
+
+
 def test_unknown_partitions_and_cursors_are_refused(topic: TimerTopic) -> None:
     for query, status, problem in (
         ("partition=9", 404, "no partition 9, only 0 to 2"),

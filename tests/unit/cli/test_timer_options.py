@@ -11,6 +11,7 @@ from tidemill.cli.timer_options import arrival_of, shift_ms, time_ms
 def test_a_time_is_absolute_or_from_now() -> None:
     assert 1_800_000_000_000 == time_ms("2027-01-15T09:00:00+01:00", option="--at")
     assert 1_800_000_000_000 == time_ms("1800000000000", option="--at")
+    assert -57_600_000 == time_ms("1969-12-31T08:00:00Z", option="--at"), "schedules count from there"
     assert None is time_ms(None, option="--at")
     before = time.time_ns() // 1_000_000
     found = time_ms("10m", option="--at")

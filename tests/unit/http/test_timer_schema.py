@@ -21,6 +21,7 @@ from tidemill.http.v1.timer_schema import (
     edges_of,
     order_of,
 )
+from tidemill.peer.timer_resolve import Selection
 
 NOW_MS = 1_800_000_000_000
 
@@ -38,11 +39,14 @@ def test_a_query_chooses_by_all_of_its_properties() -> None:
     assert TimerChoice() == choice_of_query(ListQuery())
 
 
-def test_a_time_before_1970_is_past_as_any_other() -> None:
-    query = ListQuery(due_from="1960-01-01T00:00:00Z", due_before="-1")
+def test_a_time_before_1970_is_as_any_other() -> None:
+    """Schedules count from it, and edges before 1970 differ.  As bounds, all of them are those of what is due at 0."""
+    query = ListQuery(due_from="1969-12-31T08:00:00Z", due_before="-1")
 
-    assert TimerChoice(due_from_ms=0, due_before_ms=0) == choice_of_query(query)
-    assert due_at(0) == change_of(body(all=True, at=-1)) == change_of(body(all=True, at="1960-01-01T00:00:00Z"))
+    assert Selection(due_from_ms=0, due_before_ms=0) == choice_of_query(query).selection
+    assert due_at(-1) == change_of(body(all=True, at=-1))
+    assert due_at(-57_600_000) == change_of(body(all=True, at="1969-12-31T08:00:00Z"))
+    assert [-5, -3, 0] == edges_of(HistogramQuery(edges="-5,-3,0"), NOW_MS)
 
 
 def test_a_key_may_be_the_word_null() -> None:
@@ -141,6 +145,7 @@ def test_bad_buckets_are_refused(query: HistogramQuery) -> None:
     ("query", "says"),
     [
         (HistogramQuery(buckets="1s,1h,1m"), "buckets: 1m follows 1h, but is not later; give them ascending"),
+        (HistogramQuery(edges="-3,-5"), "edges: -5 follows -3, but is not later"),
         (HistogramQuery(buckets="1h,60m"), "buckets: 60m follows 1h, but is not later; give them ascending"),
         (HistogramQuery(edges=f"{NOW_MS},{NOW_MS - 1}"), f"edges: {NOW_MS - 1} follows {NOW_MS}, but is not later"),
         (HistogramQuery(buckets=",".join(f"{it}" for it in range(101))), "buckets: there are 101; give at most 100"),

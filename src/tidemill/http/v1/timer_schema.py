@@ -11,7 +11,7 @@ from tidemill.client.timer_choice import Change, DueOrder, Listed, TimerChoice, 
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.record_schema import Base64, Header, Text, header_of, text_of
 from tidemill.model.duration import parse_shift_ms
-from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, VALUE_BYTES_MAX, WRITTEN_MS_MIN, BadDueTime, due_ms
+from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, VALUE_BYTES_MAX, WRITTEN_MS_MIN, BadDueTime, begin_ms
 
 LIMIT_MAX: Final = 1_000
 NAMED_MAX: Final = 10_000  # arrivals or ids in one request
@@ -234,13 +234,13 @@ def change_of(body: RescheduleBody | TimerChangeBody) -> Change:
 
 
 def time_of(value: int | str | None, where: str) -> int | None:
-    """Return a time in ms since the epoch.  Raise Refused for one that is malformed."""
+    """Return a time in ms since the epoch, negative before 1970.  Raise Refused for one that is malformed."""
     return None if value is None else _parsed(DELIVER_AT, value, where)
 
 
 def _parsed(header: str, value: int | str, where: str) -> int:
     try:
-        return due_ms([(header, str(value).encode())], 0)
+        return begin_ms([(header, str(value).encode())], 0)
     except BadDueTime as problem:
         raise Refused(400, f"{where}: {str(problem).replace(f'{header}=', '', 1)}") from problem
 
