@@ -30,6 +30,7 @@ class Outer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"st
     ("body", "says"),
     [
         ({"from": "x"}, "Invalid enum value 'x' - at `$.from`; use earliest or latest"),
+        ({"from": "unknown field"}, "Invalid enum value 'unknown field' - at `$.from`; use earliest or latest"),
         (
             {"lists": [1, [{}, {"mode": "two"}]]},
             "Invalid enum value 'two' - at `$.lists[1][1].mode`; use all, none or one",
@@ -82,4 +83,4 @@ def test_a_record_says_what_missed_may_be() -> None:
     ],
 )
 def test_each_field_with_few_values_names_them(fields: type[msgspec.Struct], place: str, values: str) -> None:
-    assert f"; use {values}" == legal(fields, ValueError(f"Invalid enum value 'x' - at `{place}`"))
+    assert f"; use {values}" == legal(fields, msgspec.ValidationError(f"Invalid enum value 'x' - at `{place}`"))

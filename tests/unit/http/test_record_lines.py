@@ -191,6 +191,9 @@ def test_a_line_may_say_when_its_record_is_due() -> None:
     unknown = asyncio.run(produced(leaders, [lines_of({"missed": "two"})]))
     assert unknown[1]["detail"].endswith("Invalid enum value 'two' - at `$.missed`; use all, none or one")
 
+    quoted = asyncio.run(produced(leaders, [lines_of({"delay": "unknown field"})]))
+    assert quoted[1]["detail"].endswith("such as 5m"), "the value only looks as if a field were unknown"
+
 
 @pytest.mark.parametrize("more", [{"timer_id": "x"}, {"headers": [["tidemill-timer-id", "x"]]}])
 def test_an_id_needs_a_key_or_a_partition(more: dict[str, Any]) -> None:

@@ -7,20 +7,20 @@ from typing import Final
 import msgspec
 from msgspec import inspect
 
-_UNKNOWN: Final = "unknown field"  # in msgspec's messages
-_NOT_LISTED: Final = "Invalid enum value"  # likewise
-_WHERE: Final = re.compile(r" - at `\$([^`]*)`$")  # likewise, at the end
+_UNKNOWN: Final = "Object contains unknown field "  # so msgspec's messages begin
+_NOT_LISTED: Final = "Invalid enum value "  # likewise
+_WHERE: Final = re.compile(r" - at `\$([^`]*)`$")  # so they end
 _STEP: Final = re.compile(r"\.(\w+)|\[")
 
 
-def legal(fields: type[msgspec.Struct], error: Exception) -> str:
+def legal(fields: type[msgspec.Struct], error: msgspec.ValidationError) -> str:
     """
     Return the names that there are if an error is about an unknown one, the values if it is about one of a few, and
     else nothing.
     """
     text = str(error)
-    is_name = _UNKNOWN in text
-    if not is_name and _NOT_LISTED not in text:
+    is_name = text.startswith(_UNKNOWN)
+    if not is_name and not text.startswith(_NOT_LISTED):
         return ""
     where = _WHERE.search(text)
     found = [*_alternatives([inspect.type_info(fields)])]

@@ -198,7 +198,8 @@ class _Lines:
                 take_headers(self._taken, len(given.headers))
                 record = record_of(given, self._topic, config, now_ms)
             except (msgspec.DecodeError, BadRecord, UnicodeDecodeError, RecursionError) as problem:
-                raise Refused(400, f"line {self._next_line}: {problem}{legal(NewRecord, problem)}") from problem
+                instead = legal(NewRecord, problem) if isinstance(problem, msgspec.ValidationError) else ""
+                raise Refused(400, f"line {self._next_line}: {problem}{instead}") from problem
             self._writer.add(given.partition, record)
             self.records += 1
             if self._writer.waiting_bytes >= waiting_max:
