@@ -107,8 +107,9 @@ def _record(at: int, message: NewMessage, partition: int | None, now_ms: int, co
         )
     longest_ms = DUE_MS_MAX - now_ms if config.max_delay_ms == UNLIMITED else config.max_delay_ms
     if delay_ms > longest_ms:
-        allowed = "until the year 9999" if config.max_delay_ms == UNLIMITED else f"tidemill.max.delay.ms={longest_ms}"
-        raise Refused(400, f"{shown}: the topic delays messages by no more than {allowed}; write a shorter duration")
+        is_unlimited = config.max_delay_ms == UNLIMITED
+        allowed = "only until the year 9999" if is_unlimited else f"by no more than tidemill.max.delay.ms={longest_ms}"
+        raise Refused(400, f"{shown}: the topic delays messages {allowed}; write a shorter duration")
     for name, value in (("clusteringKey", message.clustering_key), ("channel", message.channel)):
         if value:
             raise Refused(
