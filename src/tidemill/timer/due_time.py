@@ -33,7 +33,14 @@ _RFC_3339: Final = re.compile(
 
 
 class BadDueTime(ValueError):
-    """The headers of a record do not say when it is due; the message says why, and what to write instead."""
+    """
+    A record does not say when it is due; the message says why, and what to write instead.  `header` is the one that is
+    at fault; empty if it is no header.
+    """
+
+    def __init__(self, problem: str, header: str = "") -> None:
+        super().__init__(problem)
+        self.header = header
 
 
 def due_ms(headers: Iterable[tuple[str, bytes | None]], stamp_ms: int, delay_ms_max: int = UNLIMITED) -> int:
@@ -58,8 +65,8 @@ def begin_ms(headers: Iterable[tuple[str, bytes | None]], stamp_ms: int, delay_m
     if len(given) > 1:
         names = [*dict.fromkeys(name for name, _ in given)]
         if len(names) == 1:
-            raise BadDueTime(f"the header {names[0]} is there {len(given)} times: keep one")
-        raise BadDueTime(f"the headers {' and '.join(names)} are both there: keep one")
+            raise BadDueTime(f"the header {names[0]} is there {len(given)} times: keep one", names[0])
+        raise BadDueTime(f"the headers {' and '.join(names)} are both there: keep one", names[0])
     ((name, value),) = given
     if value is None or not 0 < len(value) <= VALUE_BYTES_MAX:
         raise _bad(name, value)
@@ -67,7 +74,7 @@ def begin_ms(headers: Iterable[tuple[str, bytes | None]], stamp_ms: int, delay_m
     due = _moment(value, was_delivered) if name == DELIVER_AT else stamp_ms + _delay(value)
     if due > DUE_MS_MAX or (delay_ms_max != UNLIMITED and due - stamp_ms > delay_ms_max):
         allowed = "the year 9999" if delay_ms_max == UNLIMITED else f"tidemill.max.delay.ms={delay_ms_max}"
-        raise BadDueTime(f"{name}={value.decode(errors='replace')}: later than {allowed} allows")
+        raise BadDueTime(f"{name}={value.decode(errors='replace')}: later than {allowed} allows", name)
     return due
 
 
@@ -86,7 +93,9 @@ def _moment(value: bytes, was_delivered: bool) -> int:
         if found < WRITTEN_MS_MIN:
             raise _bad(DELIVER_AT, value)
         if 0 < found < DUE_MS_MIN and not was_delivered:
-            raise BadDueTime(f"{DELIVER_AT}={found}: write milliseconds since the epoch; these look like seconds")
+            raise BadDueTime(
+                f"{DELIVER_AT}={found}: write milliseconds since the epoch; these look like seconds", DELIVER_AT
+            )
         return found
     found_text = _RFC_3339.fullmatch(value.decode("ascii", "replace"))
     if found_text is None:
@@ -110,7 +119,7 @@ def _moment(value: bytes, was_delivered: bool) -> int:
 def _bad(name: str, value: bytes | None) -> BadDueTime:
     shown = "null" if value is None else repr(value[: VALUE_BYTES_MAX + 1].decode(errors="replace"))
     if name == DELAY:
-        return BadDueTime(f"{DELAY}={shown}: write whole milliseconds, or a number and ms, s, m, h or d, such as 5m")
-    return BadDueTime(
-        f"{DELIVER_AT}={shown}: write milliseconds since the epoch, or a time such as 2027-01-31T08:00:00Z"
-    )
+        fix = "whole milliseconds, or a number and ms, s, m, h or d, such as 5m"
+    else:
+        fix = "milliseconds since the epoch, or a time such as 2027-01-31T08:00:00Z"
+    return BadDueTime(f"{name}={shown}: write {fix}", name)

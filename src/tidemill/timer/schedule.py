@@ -67,7 +67,14 @@ _CHECKED_FROM_MS: Final = 946_684_800_000  # the year 2000: an expression must f
 
 
 class BadSchedule(ValueError):
-    """The headers of a record say no schedule; the message says why, and what to write instead."""
+    """
+    The headers of a record say no schedule; the message says why, and what to write instead.  `header` is the one that
+    is at fault.
+    """
+
+    def __init__(self, problem: str, header: str = SCHEDULE) -> None:
+        super().__init__(problem)
+        self.header = header
 
 
 class Missed(StrEnum):
@@ -127,7 +134,8 @@ class Schedule:
         if missed > MISSED_MAX:
             raise BadSchedule(
                 f"{MISSED}=all: up to {missed} occurrences from {first_ms} ms since the epoch on are missed already, "
-                f"of which at most {MISSED_MAX} are delivered late: write {MISSED}=one, or a later {DELIVER_AT}"
+                f"of which at most {MISSED_MAX} are delivered late: write {MISSED}=one, or a later {DELIVER_AT}",
+                MISSED,
             )
 
     def check_move(self, due_ms: int, now_ms: int) -> None:
@@ -296,11 +304,12 @@ def parse_schedule(headers: Iterable[tuple[str, bytes | None]]) -> Schedule | No
     names = [name for name, _ in pairs]
     for name in given:
         if names.count(name) > 1:
-            raise BadSchedule(f"the header {name} is there {names.count(name)} times: keep one")
+            raise BadSchedule(f"the header {name} is there {names.count(name)} times: keep one", name)
     if SCHEDULE not in given:
         alone = [name for name in names if name in (TIMEZONE, MISSED)]
         values = " and ".join(shown(name, given[name]) for name in alone)
-        raise BadSchedule(f"{values} without {SCHEDULE}: add it, such as every 15m, or omit {' and '.join(alone)}")
+        problem = f"{values} without {SCHEDULE}: add it, such as every 15m, or omit {' and '.join(alone)}"
+        raise BadSchedule(problem, alone[0])
     if not given.get(TIMER_ID):
         raise BadSchedule(f"{SCHEDULE} needs the header {TIMER_ID}, by which the schedule is replaced and cancelled")
     if CANCEL in given:
@@ -326,7 +335,7 @@ def _missed(given: dict[str, bytes | None]) -> Missed:
         return Missed.ONE
     text = _text(MISSED, given[MISSED], "one, all or none")
     if text not in {*Missed}:
-        raise BadSchedule(f"{MISSED}={text!r}: write one, all or none")
+        raise BadSchedule(f"{MISSED}={text!r}: write one, all or none", MISSED)
     return Missed(text)
 
 
@@ -335,7 +344,7 @@ def _zone(given: dict[str, bytes | None], kind: str) -> tzinfo:
         return UTC
     name = _text(TIMEZONE, given[TIMEZONE], "a name of the IANA, such as Europe/Berlin")
     if kind != "cron":
-        raise BadSchedule(f"{TIMEZONE}={name!r}: only a cron schedule has a time zone: omit it")
+        raise BadSchedule(f"{TIMEZONE}={name!r}: only a cron schedule has a time zone: omit it", TIMEZONE)
     from zoneinfo import ZoneInfo
 
     try:
@@ -344,7 +353,7 @@ def _zone(given: dict[str, bytes | None], kind: str) -> tzinfo:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError) as error:  # malformed; a directory, or too long; unknown
         raise BadSchedule(
-            f"{TIMEZONE}={name!r}: no such zone: write a name of the IANA, such as Europe/Berlin"
+            f"{TIMEZONE}={name!r}: no such zone: write a name of the IANA, such as Europe/Berlin", TIMEZONE
         ) from error
 
 
@@ -386,10 +395,12 @@ def shown(name: str, value: bytes | None) -> str:
 
 def _text(name: str, value: bytes | None, fix: str) -> str:
     if value is None:
-        raise BadSchedule(f"{shown(name, value)}: write {fix}")
+        raise BadSchedule(f"{shown(name, value)}: write {fix}", name)
     text = value[: VALUE_BYTES_MAX + 1].decode(errors="replace")
     if len(value) > VALUE_BYTES_MAX or not value.isascii() or not text.replace("\t", " ").isprintable():
-        raise BadSchedule(f"{shown(name, value)}: write {fix}, in at most {VALUE_BYTES_MAX} printable bytes of ASCII")
+        raise BadSchedule(
+            f"{shown(name, value)}: write {fix}, in at most {VALUE_BYTES_MAX} printable bytes of ASCII", name
+        )
     if not text.strip():
-        raise BadSchedule(f"{shown(name, value)}: write {fix}")
+        raise BadSchedule(f"{shown(name, value)}: write {fix}", name)
     return text

@@ -142,6 +142,36 @@ def test_a_bad_schedule_is_named_with_its_field(fields: Any, says: str) -> None:
     assert str(refused.value).startswith(says)
 
 
+@pytest.mark.parametrize(
+    ("fields", "headers", "says"),
+    [
+        (
+            {**CRON, "missed": "one"},
+            [("tidemill-missed", b"all")],
+            "missed: the header tidemill-missed is there 2 times",
+        ),
+        (CRON, [("tidemill-missed", b"all")] * 2, "headers: the header tidemill-missed is there 2 times"),
+        (CRON, [("tidemill-missed", b"two")], "headers: tidemill-missed='two': write one, all or none"),
+        (CRON, [("tidemill-missed", None)], "headers: tidemill-missed=null: write one, all or none"),
+        (CRON, [("tidemill-deliver-at", b"soon")], "headers: tidemill-deliver-at='soon'"),
+        (
+            {**CRON, "at": NOW_MS},
+            [("tidemill-delay", b"1s")],
+            "headers: the headers tidemill-delay and tidemill-deliver-at",
+        ),
+        ({"timer_id": "x", "missed": "one"}, [("tidemill-timezone", b"UTC")], "headers: tidemill-timezone='UTC' and"),
+    ],
+)
+def test_a_problem_is_blamed_on_what_has_the_header(
+    fields: dict[str, Any], headers: list[tuple[str, bytes | None]], says: str
+) -> None:
+    """A client may give some headers as fields, and others itself."""
+    with pytest.raises(BadDueTime) as refused:
+        made_of(fields, *headers, config=TIMER)
+
+    assert str(refused.value).startswith(says)
+
+
 def test_a_schedule_in_headers_is_checked_as_well() -> None:
     with pytest.raises(BadDueTime, match="headers: tidemill-schedule='hourly'"):
         made_of({"timer_id": "a"}, ("tidemill-schedule", b"hourly"), config=TIMER)

@@ -1,6 +1,6 @@
 """When a record of a timer topic is due, and when it recurs: fields of the API, which become headers."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal, Protocol
 
 from msgspec import Meta
@@ -115,19 +115,8 @@ def timer_headers(
     limit = UNLIMITED if delay is None else config.max_delay_ms
     try:
         due_ms(every, now_ms, limit)
-    except BadDueTime as problem:
-        raise BadDueTime(f"{_where(given, (DELAY, DELIVER_AT), str(problem))}: {problem}") from problem
-    try:
         parse_schedule(every)
-    except BadSchedule as problem:
-        raise BadDueTime(f"{_where(given, (SCHEDULE, TIMEZONE, MISSED), str(problem))}: {problem}") from problem
+    except (BadDueTime, BadSchedule) as problem:
+        names = {header: field for field, header, _ in given}  # the client may have given the header itself
+        raise BadDueTime(f"{names.get(problem.header, 'headers')}: {problem}") from problem
     return made
-
-
-def _where(given: Sequence[tuple[str, str, str]], about: Collection[str], problem: str) -> str:
-    """
-    Return the field that a problem with some headers is about, or `headers` if the client has given the header itself.
-    """
-    fields = {header: field for field, header, _ in given if header in about}
-    named = problem.partition("=")[0]
-    return fields.get(named, "headers") if named in about else next(iter(fields.values()), "headers")
