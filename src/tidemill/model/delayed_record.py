@@ -14,6 +14,6 @@ TIMESTAMP: Final = "tidemill-timestamp"  # likewise: the producer's timestamp
 TIMER_HEADERS: Final = (DELIVER_AT, DELAY, TIMER_ID, CANCEL, SCHEDULE, TIMEZONE, MISSED, ARRIVAL, TIMESTAMP)
 
 DUE_MS_MIN: Final = 10**11  # March 1973; smaller numbers are seconds by mistake
-WRITTEN_MS_MIN: Final = -62_135_596_800_000  # the beginning of the year 1; what is before 1970 is due at 0
+YEAR_1_MS: Final = -62_135_596_800_000  # when the year 1 begins, the earliest time; before 1970, a record is due at 0
 DUE_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 ID_BYTES_MAX: Final = 256

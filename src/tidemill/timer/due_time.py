@@ -20,7 +20,7 @@ from tidemill.model.delayed_record import DELAY as DELAY
 from tidemill.model.delayed_record import DELIVER_AT as DELIVER_AT
 from tidemill.model.delayed_record import DUE_MS_MAX as DUE_MS_MAX
 from tidemill.model.delayed_record import DUE_MS_MIN as DUE_MS_MIN
-from tidemill.model.delayed_record import WRITTEN_MS_MIN as WRITTEN_MS_MIN
+from tidemill.model.delayed_record import YEAR_1_MS as YEAR_1_MS
 from tidemill.model.duration import parse_duration_ms
 
 VALUE_BYTES_MAX: Final = 64
@@ -90,7 +90,7 @@ def _delay(value: bytes) -> int:
 def _moment(value: bytes, was_delivered: bool) -> int:
     if _SIGNED.fullmatch(value):
         found = int(value)
-        if found < WRITTEN_MS_MIN:
+        if found < YEAR_1_MS:
             raise _bad(DELIVER_AT, value)
         if 0 < found < DUE_MS_MIN and not was_delivered:
             raise BadDueTime(
@@ -111,7 +111,7 @@ def _moment(value: bytes, was_delivered: bool) -> int:
     offset_ms = (int(hours or 0) * 60 + int(minutes or 0)) * 60_000
     late_ns = 0 if second == "60" else int((fraction or "0").ljust(9, "0"))  # a leap second is the next minute
     found = whole_ms + int(second) * 1_000 - (-offset_ms if sign == "-" else offset_ms) + -(-late_ns // 1_000_000)
-    if found < WRITTEN_MS_MIN:
+    if found < YEAR_1_MS:
         raise _bad(DELIVER_AT, value)
     return found
 

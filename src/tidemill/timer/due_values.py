@@ -28,7 +28,7 @@ from tidemill.model.delayed_record import (
     SCHEDULE,
     TIMER_ID,
     TIMEZONE,
-    WRITTEN_MS_MIN,
+    YEAR_1_MS,
 )
 
 NAMES = (DELIVER_AT, DELAY, TIMER_ID, CANCEL, SCHEDULE, TIMEZONE, MISSED, ARRIVAL)
@@ -45,7 +45,7 @@ NOT_READ = cython.declare(cython.longlong, -1)
 STAMP_MAX = cython.declare(cython.longlong, 0x3FFFFFFFFFFFFFFF)  # a delay can be added to it
 DELAY_MAX = cython.declare(cython.longlong, 999999999999999999)
 EARLIEST_MS = cython.declare(cython.longlong, DUE_MS_MIN)
-YEAR_1_MS = cython.declare(cython.longlong, WRITTEN_MS_MIN)
+YEAR_1 = cython.declare(cython.longlong, YEAR_1_MS)
 ID_MAX = cython.declare(cython.longlong, ID_BYTES_MAX)
 DAY_MS = cython.declare(cython.longlong, 86400000)
 EPOCH_DAY = cython.declare(cython.longlong, 719468)  # of 1970-01-01, counted from 0000-03-01
@@ -214,7 +214,7 @@ def _moment(
     moment: cython.longlong
     if length > 1 and view[start] == 45:
         moment = -_digits(view, start + 1, length - 1)
-        return 0 if YEAR_1_MS <= moment and moment <= 0 else NOT_READ
+        return 0 if YEAR_1 <= moment and moment <= 0 else NOT_READ
     if length < 20 or length > 35:
         return NOT_READ
     end: cython.Py_ssize_t = start + cython.cast(cython.Py_ssize_t, length)
@@ -265,7 +265,7 @@ def _moment(
         return NOT_READ
     moment = _day(year, month, day) * DAY_MS + ((hour * 60 + minute) * 60 + second) * 1000
     moment += fraction_ms - offset_ms
-    if moment < YEAR_1_MS:
+    if moment < YEAR_1:
         return NOT_READ
     return moment if moment > 0 else 0
 

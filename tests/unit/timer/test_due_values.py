@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tidemill.batches.compiled_build import compiled_build
 from tidemill.batches.records import Header
 from tidemill.timer import due_values as plain
-from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, WRITTEN_MS_MIN, BadDueTime, due_ms
+from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, YEAR_1_MS, BadDueTime, due_ms
 from tidemill.timer.schedule import BadSchedule, parse_schedule
 from tidemill.timer.timer_headers import ARRIVAL, SCHEDULE, TIMER_ID, BadTimerId, timer_id
 
 STAMP = 1_800_000_000_000
 
-bounds = st.sampled_from([10**11, DUE_MS_MAX, WRITTEN_MS_MIN, 0])
+bounds = st.sampled_from([10**11, DUE_MS_MAX, YEAR_1_MS, 0])
 numbers = st.integers(-(10**19), 10**19) | st.builds(lambda bound, more: bound + more, bounds, st.integers(-2, 2))
 digits = st.builds(lambda number, size: b"%d" % number if size is None else b"%0*d" % (size, number), numbers,
                    st.none() | st.integers(1, 20))  # fmt: skip

@@ -12,7 +12,7 @@ from tidemill.timer.due_time import (
     DUE_MS_MAX,
     UNLIMITED,
     VALUE_BYTES_MAX,
-    WRITTEN_MS_MIN,
+    YEAR_1_MS,
     BadDueTime,
     due_ms,
 )
@@ -22,7 +22,7 @@ from tidemill.timer.timer_headers import ID_BYTES_MAX, MISSED, SCHEDULE, TIMER_I
 
 _TEXT: Final = Meta(min_length=1, max_length=VALUE_BYTES_MAX)
 _MS = Annotated[int, Meta(ge=0, le=DUE_MS_MAX)]
-_MOMENT_MS = Annotated[int, Meta(ge=WRITTEN_MS_MIN, le=DUE_MS_MAX)]
+_MOMENT_MS = Annotated[int, Meta(ge=YEAR_1_MS, le=DUE_MS_MAX)]
 Delay = Annotated[
     _MS | Annotated[str, _TEXT] | None,
     Meta(description="Deliver the record so much later: in ms, or a number and ms, s, m, h or d. Timer topics only."),

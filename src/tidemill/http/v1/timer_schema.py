@@ -11,7 +11,7 @@ from tidemill.client.timer_choice import Change, DueOrder, Listed, TimerChoice, 
 from tidemill.http.v1.calls import Refused
 from tidemill.http.v1.record_schema import Base64, Header, Text, header_of, text_of
 from tidemill.model.duration import parse_shift_ms
-from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, VALUE_BYTES_MAX, WRITTEN_MS_MIN, BadDueTime, begin_ms
+from tidemill.timer.due_time import DELAY, DELIVER_AT, DUE_MS_MAX, VALUE_BYTES_MAX, YEAR_1_MS, BadDueTime, begin_ms
 
 LIMIT_MAX: Final = 1_000
 NAMED_MAX: Final = 10_000  # arrivals or ids in one request
@@ -22,7 +22,7 @@ _CURSOR: Final = re.compile(r"([0-9]{1,15})-([0-9]{1,10})-([0-9]{1,19})", re.ASC
 
 _TEXT: Final = Meta(min_length=1, max_length=VALUE_BYTES_MAX)
 TimeText = Annotated[str, _TEXT]
-Time = Annotated[int, Meta(ge=WRITTEN_MS_MIN, le=DUE_MS_MAX)] | TimeText
+Time = Annotated[int, Meta(ge=YEAR_1_MS, le=DUE_MS_MAX)] | TimeText
 Duration = Annotated[int, Meta(ge=0, le=DUE_MS_MAX)] | TimeText
 Shift = Annotated[int, Meta(ge=-DUE_MS_MAX, le=DUE_MS_MAX)] | TimeText
 Number = Annotated[int, Meta(ge=0)]
