@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tidemill.http.v1.due_fields import timer_headers
+from tidemill.http.v1.raw_values import ValueQuery
 from tidemill.http.v1.records import NewRecord
 from tidemill.model.topic_config import compile_topic_config
-from tidemill.timer.due_time import BadDueTime
+from tidemill.timer.due_time import DUE_MS_MAX, YEAR_1_MS, BadDueTime
 
 NOW_MS = 1_700_000_000_000
 LOG, TIMER = compile_topic_config(), compile_topic_config({"tidemill.kind": "timer"})
@@ -43,6 +45,22 @@ def made_of(fields: dict[str, Any], *headers: tuple[str, bytes | None], config: 
 def test_a_field_becomes_a_header(fields: Any, headers: Any) -> None:
     """With the value that the client has given: the leader reads it."""
     assert headers == made(*fields, config=TIMER)
+
+
+@pytest.mark.parametrize("at", [YEAR_1_MS, -1, 0, DUE_MS_MAX])
+def test_a_time_may_be_any_number_of_ms_from_the_year_1_to_the_year_9999(at: int) -> None:
+    """In a record and in a query, both as they are decoded; what is before 1970 is past like any other time."""
+    record = msgspec.json.decode(b'{"at": %d}' % at, type=NewRecord)
+    query = msgspec.convert({"at": f"{at}"}, ValueQuery, strict=False)
+
+    for fields in (record, query):
+        assert [("tidemill-deliver-at", b"%d" % at)] == timer_headers(fields, headers=(), config=TIMER, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("at", [YEAR_1_MS - 1, DUE_MS_MAX + 1])
+def test_a_time_beyond_these_years_is_refused_as_it_is_decoded(at: int) -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"`\$\.at`"):
+        msgspec.json.decode(b'{"at": %d}' % at, type=NewRecord)
 
 
 @pytest.mark.parametrize(
