@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.http.http_client import HttpClient, wait_for
 from tests.integration.timers.conftest import HOUR_MS, PARTITIONS, TimerTopic
+from tidemill.timer.schedule import BATCH_SCHEDULES_MAX
 
 COUNT = 10
 BROKERS = range(3)
@@ -266,6 +267,20 @@ def test_a_schedule_that_is_moved_before_1970_keeps_its_hour(topic: TimerTopic, 
 
     wait_for(lambda: bool(following()), "the schedule did not go on")
     assert [8 * HOUR_MS] == [it % day_ms for it in following()]
+
+
+def test_a_request_may_have_more_schedules_than_a_batch(topic: TimerTopic) -> None:
+    """All of them for one partition, whose leader is another broker than the one that is asked, or the same."""
+    count = 2 * BATCH_SCHEDULES_MAX + 1
+    for partition in range(PARTITIONS):
+        topic.produce(
+            *(
+                {"partition": partition, "timer_id": f"t{it}", "schedule": "every 1d", "at": topic.base_ms + HOUR_MS}
+                for it in range(count)
+            )
+        )
+
+    assert PARTITIONS * count == topic.waiting(1)
 
 
 def test_unknown_partitions_and_cursors_are_refused(topic: TimerTopic) -> None:
