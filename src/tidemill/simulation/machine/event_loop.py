@@ -16,6 +16,7 @@ import contextvars
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 T = TypeVar("T")
@@ -103,19 +104,19 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         Schedule `call` as work of this process, regardless of which thread would do it.  The call is dropped if the
         process has been killed by then, and postponed while the process is paused.
         """
+        # A function within this method that names itself would be garbage in a cycle, after each of many events.
+        self.timeline.after(delay_us, partial(self._call, call))
 
-        def guarded() -> None:
-            if self._is_dead:
-                return
-            if self.timeline.now_us < self._paused_until_us:
-                self.timeline.after(self._paused_until_us - self.timeline.now_us, guarded)
-                return
-            try:
-                call()
-            except BaseException as error:
-                self.failed(error)
-
-        self.timeline.after(delay_us, guarded)
+    def _call(self, call: Callable[[], None]) -> None:
+        if self._is_dead:
+            return
+        if self.timeline.now_us < self._paused_until_us:
+            self.after(self._paused_until_us - self.timeline.now_us, call)
+            return
+        try:
+            call()
+        except BaseException as error:
+            self.failed(error)
 
     # The methods of asyncio that the loop supports.
 

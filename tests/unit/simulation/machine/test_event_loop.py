@@ -1,6 +1,8 @@
 """The virtual-time event loop keeps the guarantees of asyncio and never waits for real time."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -47,6 +49,28 @@ def test_a_paused_process_runs_its_callbacks_later_in_order() -> None:
     timeline.run_until(5 * US)
 
     assert seen == [("a", 20), ("b", 20), ("c", 30)]
+
+
+def test_a_call_is_freed_without_the_garbage_collector() -> None:
+    """A run has so many events that freeing a cycle for each would take much of its time."""
+
+    class Call:
+        def __call__(self) -> None:
+            """Do nothing."""
+
+    timeline = Timeline()
+    loop = begin_loop(timeline)
+    call = Call()
+    freed = weakref.ref(call)
+    gc.disable()
+    try:
+        loop.after(1, call)
+        del call
+        timeline.run_until(US)
+
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_a_killed_process_runs_nothing_more() -> None:
