@@ -1,14 +1,19 @@
 """The directory tree of a simulated disk, as programs see it, and as they find it after a crash."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha1
-from typing import NoReturn
+from typing import Final, NoReturn
 
-from tidemill.simulation.machine.crash_fate import Fate
+from tidemill.simulation.machine.crash_fate import Decisions, Fate
 from tidemill.simulation.machine.disk_content import Content
 from tidemill.simulation.machine.disk_names import Directory, NameChange, Node, dependent, made_durable
 from tidemill.storage.disk_path import file_parts, path_parts
+
+# A simulation names the same few files again and again.
+_path_parts: Final = lru_cache(maxsize=1 << 10)(path_parts)
+_file_parts: Final = lru_cache(maxsize=1 << 10)(file_parts)
 
 
 class DiskTree:
@@ -26,8 +31,11 @@ class DiskTree:
     # Looking up and changing names.
 
     def find(self, path: str) -> Node | None:
+        return self._find(_path_parts(path))
+
+    def _find(self, parts: Sequence[str]) -> Node | None:
         node: Node | None = self.root
-        for name in path_parts(path):
+        for name in parts:
             if not isinstance(node, Directory):
                 return None
             node = node.names.get(name)
@@ -35,8 +43,8 @@ class DiskTree:
 
     def parent(self, path: str) -> tuple[Directory, str]:
         """Return the directory that holds the last name of `path`, and that name."""
-        parts = file_parts(path)
-        directory = self.find("/".join(parts[:-1]))
+        parts = _file_parts(path)
+        directory = self._find(parts[:-1])
         if directory is None:
             refuse(FileNotFoundError, errno.ENOENT, path)
         if isinstance(directory, Content):
@@ -74,15 +82,8 @@ class DiskTree:
                     names = overlay.setdefault(id(touched), dict(touched.durable))
                     _put(names, name, node)
 
-        def survivor(directory: Directory) -> Directory:
-            found = Directory()
-            for name, node in overlay.get(id(directory), directory.durable).items():
-                found.names[name] = node.after_power_loss(decisions) if isinstance(node, Content) else survivor(node)
-            found.durable = found.names.copy()
-            return found
-
         after = self._successor()
-        after.root = survivor(self.root)
+        after.root = _survivor(self.root, overlay, decisions)
         return after
 
     def after_kill(self) -> "DiskTree":
@@ -155,22 +156,38 @@ class DiskTree:
 
     def digest(self) -> bytes:
         """Return a digest of the visible names and bytes, synced or not."""
-        digest = sha1(usedforsecurity=False)
-
-        def add(directory: Directory, above: str) -> None:
-            for name, node in sorted(directory.names.items(), key=lambda item: item[0]):
-                if isinstance(node, Content):
-                    digest.update(f"{above}{name}\0{node.size}\0".encode() + node.digest())
-                else:
-                    digest.update(f"{above}{name}/\0".encode())
-                    add(node, f"{above}{name}/")
-
-        add(self.root, "")
-        return digest.digest()
+        parts: list[bytes] = []
+        _add_to_digest(parts, self.root, "")
+        return sha1(b"".join(parts), usedforsecurity=False).digest()
 
 
 def refuse(error: type[OSError], number: int, path: str) -> NoReturn:
     raise error(number, errno.errorcode[number], path)
+
+
+# These are no functions within the methods, because one that names itself is garbage in a cycle after each call.
+
+
+def _survivor(directory: Directory, overlay: Mapping[int, dict[str, Node]], decisions: Decisions) -> Directory:
+    """Return a directory after a power loss that leaves it with its durable names, or those in `overlay`, by id."""
+    found = Directory()
+    for name, node in overlay.get(id(directory), directory.durable).items():
+        found.names[name] = (
+            node.after_power_loss(decisions) if isinstance(node, Content) else _survivor(node, overlay, decisions)
+        )
+    found.durable = found.names.copy()
+    return found
+
+
+def _add_to_digest(parts: list[bytes], directory: Directory, above: str) -> None:
+    for name in sorted(directory.names):
+        node = directory.names[name]
+        if isinstance(node, Content):
+            parts += (f"{above}{name}\0{node.size}\0".encode(), node.digest())
+        else:
+            below = f"{above}{name}/"
+            parts.append(f"{below}\0".encode())
+            _add_to_digest(parts, node, below)
 
 
 def _paths(directory: Directory, above: str) -> Iterator[str]:

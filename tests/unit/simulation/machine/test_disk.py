@@ -1,5 +1,7 @@
 """The simulated disk has the right content after a power loss, a kill, a failed sync or a flipped bit."""
 
+import gc
+
 import pytest
 
 from tidemill.simulation.machine.crash_fate import (
@@ -484,3 +486,16 @@ def test_cached_reads_can_be_disabled() -> None:
     disk.reads_cached = False
 
     assert (known, file.read_cached(0, 4)) == (b"oooo", None)
+
+
+def test_what_a_crash_leaves_is_freed_without_the_garbage_collector() -> None:
+    """Tests derive tens of thousands of disks."""
+    disk, _ = disk_with(OLD)
+    gc.collect()
+    gc.disable()
+    try:
+        disk.after_power_loss(ALL_LOST).digest()
+
+        assert not gc.collect()
+    finally:
+        gc.enable()
