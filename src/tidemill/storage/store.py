@@ -82,9 +82,8 @@ class Store:
         self.dirty = DirtyFiles()
         self.blocks = BlockQueue(key, journal, options.block_bytes_max)
         self.removals = Removals(disk, self.dirty)
-        self.write_back = WriteBackQueue(
-            shards, self.dirty, lambda: self.removals.closing(self.blocks.synced_control_rows)
-        )
+        blocks, removals = self.blocks, self.removals  # not `self`, so that a store is freed once nothing refers to it
+        self.write_back = WriteBackQueue(shards, self.dirty, lambda: removals.closing(blocks.synced_control_rows))
         self._awaited_checkpoint = 0
         self.checkpoints = Checkpointer(
             disk, key, journal, shards, closed, self.blocks, self.write_back, self.removals, self.dirty

@@ -1,5 +1,7 @@
 """The store under pressure: a full ring, a full disk, truncation while a block is in flight."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -9,10 +11,12 @@ import pytest
 from tidemill.batches.batch import crc_matches
 from tidemill.raft.entry import Kind
 from tidemill.simulation.machine.crash_fate import ALL_LOST
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.storage.disk import DiskFull, SyncFailed
 from tidemill.storage.journal.journal_block import PAGE_BYTES
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.partition import partition_log
+from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.store import StoreOptions
 
 OPTIONS = StoreOptions(
@@ -555,3 +559,18 @@ def test_segments_without_readers_bypass_the_page_cache(
 
     assert [True, False, False, True] == found
     assert 4 == len(read_all(hand))
+
+
+def test_a_store_is_freed_without_the_garbage_collector() -> None:
+    """Tests open tens of thousands of stores."""
+    disk, key = SimulatedDisk(), b"k" * 16
+    initialize_directory(disk, key, OPTIONS)
+    store, _ = open_store(disk, key, OPTIONS)
+    freed = weakref.ref(store)
+    gc.disable()
+    try:
+        del store
+
+        assert freed() is None
+    finally:
+        gc.enable()
