@@ -149,7 +149,7 @@ def letters_give_the_wrong_cause() -> Iterator[None]:
     ("planted", "first_seed"),
     [
         (letters_give_the_wrong_cause, 0),
-        (sends_before_the_assignment_commits, 2),
+        (sends_before_the_assignment_commits, 5),
         (sends_without_a_sequence, 1),
         (the_start_passes_dead_records, 0),
         (marks_letters_without_an_answer, 7),

@@ -150,27 +150,31 @@ def never_replaces_a_member() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("planted", "settings"),
+    ("planted", "settings", "first_seed"),
     [
-        (ignores_the_keys, BY_KEY),
-        (unblocks_before_the_commit, BY_KEY),
-        (released_records_do_not_block, BY_KEY),
-        (a_new_leader_forgets_redeliveries, BY_KEY),
-        (finished_records_block, BY_KEY),
-        (does_not_wait_at_failover, BY_KEY_WAITING),
-        (does_not_wait_for_what_is_held, BY_PARTITION),
-        (passes_a_record_in_flight, BY_PARTITION),
-        (admits_every_member, EXCLUSIVE),
-        (never_replaces_a_member, EXCLUSIVE),
+        (ignores_the_keys, BY_KEY, 0),
+        (unblocks_before_the_commit, BY_KEY, 0),
+        (released_records_do_not_block, BY_KEY, 0),
+        (a_new_leader_forgets_redeliveries, BY_KEY, 0),
+        (finished_records_block, BY_KEY, 0),
+        (does_not_wait_at_failover, BY_KEY_WAITING, 0),
+        (does_not_wait_for_what_is_held, BY_PARTITION, 20),
+        (passes_a_record_in_flight, BY_PARTITION, 0),
+        (admits_every_member, EXCLUSIVE, 0),
+        (never_replaces_a_member, EXCLUSIVE, 15),
     ],
 )
-def test_a_planted_bug_is_found(planted: Any, settings: Mapping[str, str], explored: list[str]) -> None:
+def test_a_planted_bug_is_found(
+    planted: Any, settings: Mapping[str, str], first_seed: int, explored: list[str]
+) -> None:
     """
-    The simulation detects each planted bug with one of the first seeds.
+    The simulation detects each planted bug with one of the first seeds.  `first_seed` is tried first, to save time: it
+    has found the bug before.
     """
 
     def run(seed: int) -> None:
         with with_share_settings():
             ordered_run(seed, settings).run()
 
-    explored.append(find_planted_bug(f"Ordered shares, {planted.__name__}", planted, run, MUTANT_SEEDS))
+    name = f"Ordered shares, {planted.__name__}"
+    explored.append(find_planted_bug(name, planted, run, (first_seed, *MUTANT_SEEDS)))

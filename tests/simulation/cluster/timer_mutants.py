@@ -251,7 +251,7 @@ def arms_its_timer_once() -> Iterator[None]:
 MUTANTS = (
     TimerMutant(consumes_at_append, 0),
     TimerMutant(releases_before_an_entry_of_its_term, 23),
-    TimerMutant(keeps_in_flight_over_a_term, 0, contended_timer_run),
+    TimerMutant(keeps_in_flight_over_a_term, 2, contended_timer_run),
     TimerMutant(forgets_holds, 0),
     TimerMutant(keeps_holds_of_truncated_changes, 62),
     TimerMutant(takes_the_upper_median, 10),

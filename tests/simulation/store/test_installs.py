@@ -211,7 +211,14 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 }
 
 
+FIRST_SEEDS = {"cleans before the row is durable": 4, "keeps what differs": 1}  # of the others: 0
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_found(name: str, explored: list[str]) -> None:
-    """Each planted bug is found by one of the first seeds."""
-    explored.append(find_planted_bug(f"Install mutant, {name}", MUTANTS[name], explore, range(12), (LostPromise,)))
+    """
+    Each planted bug is found by one of the first seeds.  The one in `FIRST_SEEDS`, which has found it before, is tried
+    first, to save time.
+    """
+    seeds = (FIRST_SEEDS.get(name, 0), *range(12))
+    explored.append(find_planted_bug(f"Install mutant, {name}", MUTANTS[name], explore, seeds, (LostPromise,)))

@@ -231,9 +231,13 @@ def trims_what_it_finds() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "planted", [checkpoints_wait_for_truncations, keeps_a_stale_checkpoint_capture, trims_what_it_finds]
+    ("planted", "first_seed"),
+    [(checkpoints_wait_for_truncations, 7), (keeps_a_stale_checkpoint_capture, 79), (trims_what_it_finds, 50)],
 )
-def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
-    """Each planted bug is found by one of the first seeds."""
+def test_a_planted_bug_is_found(planted: Any, first_seed: int, explored: list[str]) -> None:
+    """
+    Each planted bug is found by one of the first seeds.  `first_seed`, which has found it before, is tried first, to
+    save time.
+    """
     name = f"Small ring, {planted.__name__}"
-    explored.append(find_planted_bug(name, planted, lambda seed: Run(seed).run(), range(120)))
+    explored.append(find_planted_bug(name, planted, lambda seed: Run(seed).run(), (first_seed, *range(120))))
