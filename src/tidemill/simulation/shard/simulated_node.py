@@ -4,6 +4,7 @@ The node is a short model of everything around a replica: the broker, `shard/sha
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from tidemill.model.broker_id import ReplicaKey
@@ -131,17 +132,16 @@ class SimulatedNode:
         Return a wrapper of `call` that does nothing once this process has ended, and postpones the call while the
         process is paused.
         """
-        incarnation = self._incarnation
+        # A function within this method that names itself would be garbage in a cycle, after each of many events.
+        return partial(self._call, self._incarnation, call)
 
-        def guarded() -> None:
-            if self._incarnation != incarnation:
-                return
-            if self.is_paused:
-                self._world.after(self.paused_until_ms - self._world.now_ms, guarded)
-                return
-            call()
-
-        return guarded
+    def _call(self, incarnation: int, call: Callable[[], None]) -> None:
+        if self._incarnation != incarnation:
+            return
+        if self.is_paused:
+            self._world.after(self.paused_until_ms - self._world.now_ms, partial(self._call, incarnation, call))
+            return
+        call()
 
     # Running the replica.
 
