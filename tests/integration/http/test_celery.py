@@ -98,7 +98,7 @@ def test_an_application_runs_on_the_transport(application: Application) -> None:
             group(tasks.add.s(number, number) for number in range(10))().get(timeout=TIMEOUT_S),
             tasks.fail_twice.delay(21).get(timeout=TIMEOUT_S),
         ]
-        control = tasks.app.control.inspect(timeout=5).ping()
+        control = tasks.app.control.inspect(timeout=TIMEOUT_S, limit=1).ping()
     tasks.app.close()
 
     assert [3, 13, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18], 42] == found
