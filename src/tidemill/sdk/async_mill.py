@@ -86,6 +86,7 @@ class AsyncMill:
             addresses = await asyncio.to_thread(http_addresses, self._kafka)
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()  # which belongs to one event loop
+        self.timer_topics = TimerTopics(lambda: self.api)  # likewise
         self._api = ApiClient(addresses, self._token, self._timeout_s)
 
     async def close(self) -> None:
@@ -182,6 +183,8 @@ class AsyncMill:
                     if loop.time() - max(asked_at, self._begun_at) > BUFFER_S_MAX:
                         raise no_room(record) from None
                     await asyncio.sleep(HEADROOM_S)
+                except ValueError as closed:
+                    raise not_written(record, str(closed)) from closed
                 else:
                     self._begun_at = loop.time()
                     return sent

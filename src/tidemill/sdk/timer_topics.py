@@ -24,7 +24,8 @@ class TimerTopics:
         self._api = api
         self._known: dict[str, float] = {}  # monotonic seconds at which brokers said that a topic is of kind timer
         self._others: dict[str, float] = {}  # and at which `is_timer` found that they say another kind, or nothing
-        self._asking: dict[str, asyncio.Future[None]] = {}
+        self._refused: dict[str, tuple[float, SendFailed]] = {}  # and at which this was found instead
+        self._turns: dict[str, asyncio.Lock] = {}
 
     def is_known(self, topic: str) -> bool:
         """Return whether brokers have said lately that a topic is of kind timer; any thread may ask."""
@@ -56,15 +57,20 @@ class TimerTopics:
         """
         Raise NoTimerTopic unless a topic is of kind timer, or SendFailed if its kind cannot be known.
 
-        Callers at the same time share a request.
+        Callers at the same time share a request, and go on in their order: none that comes later passes them.
         """
-        if self.is_known(topic):
-            return
-        asking = self._asking.get(topic)
-        if asking is None:
-            asking = self._asking[topic] = asyncio.ensure_future(self._ask(topic))
-            asking.add_done_callback(lambda _: self._asking.pop(topic, None))
-        await asyncio.shield(asking)  # a caller that is cancelled does not end the others
+        asked_at = monotonic()
+        async with self._turns.setdefault(topic, asyncio.Lock()):
+            if self.is_known(topic) or self._known.get(topic, 0.0) > asked_at:
+                return
+            refused_at, problem = self._refused.get(topic, (0.0, None))
+            if problem is not None and refused_at > asked_at:
+                raise problem
+            try:
+                await self._ask(topic)
+            except SendFailed as refused:
+                self._refused[topic] = monotonic(), refused
+                raise
 
     async def _ask(self, topic: str) -> None:
         try:

@@ -215,3 +215,25 @@ def test_records_wait_for_room_while_others_get_some(monkeypatch: pytest.MonkeyP
     asyncio.run(asyncio.wait_for(run(), 20))
 
     assert 5 == len(sender.values)
+
+
+def test_records_that_wait_for_room_fail_when_the_client_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They fail as all records that are not written."""
+    sender = BoundedSender(room=0)
+    monkeypatch.setattr(AsyncMill, "sender", lambda _: sender)
+
+    def closed(record: NewRecord) -> "Future[Sent]":
+        raise ValueError("the client is closed")
+
+    async def run() -> list[Any]:
+        async with AsyncMill(http="127.0.0.1:1") as mill:
+            sending = [asyncio.create_task(mill.send("t", b"")) for _ in range(3)]
+            await asyncio.sleep(0)
+        monkeypatch.setattr(sender, "begin", closed)
+        return await asyncio.gather(*sending, return_exceptions=True)
+
+    failed = asyncio.run(asyncio.wait_for(run(), 20))
+
+    assert [("SendFailed", "a record was not written to topic t: the client is closed")] * 3 == [
+        (type(it).__name__, str(it)) for it in failed
+    ]

@@ -50,6 +50,36 @@ def test_the_kind_of_a_topic_is_asked_for_seldom() -> None:
     assert ["/v1/topics/a%20b"] == [it.url.raw_path.decode() for it in transport.requests]
 
 
+def test_no_caller_passes_those_that_have_waited() -> None:
+    """The records of callers have an order, also while it becomes known that their topic is a timer topic."""
+
+    async def many(topics: TimerTopics) -> None:
+        ended: list[int] = []
+
+        async def one(number: int) -> None:
+            await topics.check("t")
+            ended.append(number)
+
+        tasks = []
+        while len(ended) < 50:
+            tasks.append(asyncio.ensure_future(one(len(tasks))))
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+        assert [*range(len(tasks))] == ended
+
+    checked([MISSING, TIMER], many)
+
+
+def test_callers_that_wait_share_a_refusal() -> None:
+    async def many(topics: TimerTopics) -> None:
+        found = await asyncio.gather(*(topics.check("t") for _ in range(9)), return_exceptions=True)
+        assert {"NoTimerTopic"} == {type(it).__name__ for it in found}
+
+    transport = checked([MISSING, LOG], many)
+
+    assert 2 == len(transport.requests)
+
+
 def test_a_topic_that_was_created_again_has_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """What brokers have said counts for a while only."""
     monkeypatch.setattr(timer_topics, "KNOWN_S_MAX", -1.0)
