@@ -108,9 +108,14 @@ class KafkaSender:
             with self._lock:
                 if self._is_closed:
                     raise ValueError("the client is closed")
+                is_empty = not len(self._producer)
                 self._producer.produce(
                     record.topic, record.value, record.key, headers=record.headers, on_delivery=delivered, **more
                 )
+        except BufferError:
+            if is_empty:  # others would wait behind it, in vain
+                raise not_written(record, "it is larger than queue.buffering.max.kbytes") from None
+            raise
         except confluent_kafka.KafkaException as error:
             where = (
                 f"topic {record.topic}"

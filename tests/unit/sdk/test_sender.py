@@ -45,6 +45,22 @@ def test_a_record_that_is_left_at_the_end_fails(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(left.exception(0), SendFailed)
 
 
+def test_a_record_that_never_has_room_fails_at_once() -> None:
+    """One that only has to wait is refused in another way: the caller tries again."""
+    sender = KafkaSender(NOWHERE | {"queue.buffering.max.kbytes": 100}, timeout_s=0.3)
+    large = NewRecord("t", None, bytes(200_000), [], None, None)
+
+    with pytest.raises(SendFailed, match=r"topic t: it is larger than queue\.buffering\.max\.kbytes"):
+        sender.begin(large)
+    waiting = sender.begin(RECORD)
+    with pytest.raises(BufferError):
+        sender.begin(large)
+
+    with pytest.raises(SendFailed):
+        waiting.result(20)
+    sender.close()
+
+
 def test_a_closed_sender_takes_no_record() -> None:
     sender = KafkaSender(NOWHERE, timeout_s=3_000)
     sender.close()
@@ -69,6 +85,9 @@ def test_a_record_that_is_refused_fails_with_the_reason(
     class Producer:
         def produce(self, *_: object, on_delivery: Any, **__: object) -> None:
             on_delivery(KafkaError(code), None)
+
+        def __len__(self) -> int:
+            return 0
 
         def poll(self, _: float) -> None:
             time.sleep(0.01)  # as a poll waits
