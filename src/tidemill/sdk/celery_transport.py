@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from kombu.transport import virtual
 
-from tidemill.model.delayed_record import ARRIVAL
+from tidemill.model.delayed_record import ARRIVAL, DELIVER_AT
 from tidemill.sdk.celery_link import LOG, CeleryLink, topic_name
 from tidemill.sdk.message import AsyncMessage
 from tidemill.sdk.problems import BrokersUnavailable, LeaseExpired, RequestRefused, SendFailed, TidemillError
@@ -221,7 +221,7 @@ class Channel(virtual.Channel):
             payload = message.json()
             properties = payload["properties"]
             properties["delivery_info"]["redelivered"] = message.attempt > 1
-            if message.header(ARRIVAL) is not None:
+            if message.header(ARRIVAL) is not None and message.header(DELIVER_AT) is not None:
                 payload["headers"]["eta"] = None  # its topic has waited; the worker would for up to a second more
         except (ValueError, KeyError, TypeError):
             log.error(

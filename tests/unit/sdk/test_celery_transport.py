@@ -97,9 +97,10 @@ def test_other_messages_are_no_results(message: dict[str, Any]) -> None:
     [
         ([("tidemill-deliver-at", b"1800000000000"), ("tidemill-arrival", b"7")], None),
         ([("tidemill-deliver-at", b"1800000000000")], "2027-01-15T08:00:00+00:00"),
+        ([("tidemill-arrival", b"7")], "2027-01-15T08:00:00+00:00"),
         ([], "2027-01-15T08:00:00+00:00"),
     ],
-    ids=["timer topic", "log that replaced a timer topic", "log"],
+    ids=["timer topic", "log that replaced a timer topic", "timer topic, sent without a time", "log"],
 )
 def test_a_task_that_has_waited_in_its_topic_has_no_eta(headers: Any, expected: str | None) -> None:
     """
