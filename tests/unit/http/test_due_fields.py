@@ -100,6 +100,12 @@ def test_only_timer_topics_have_the_fields(fields: Any, shown: str) -> None:
     assert str(refused.value).endswith("create the topic with tidemill.kind=timer")
 
 
+def test_a_new_time_is_checked_also_if_a_broker_has_delivered_the_record() -> None:
+    """A client that sends a record again, with all its headers, writes the new time itself."""
+    with pytest.raises(BadDueTime, match="look like seconds"):
+        made(None, 1_700_003_600, None, ("tidemill-arrival", b"7"), config=TIMER)
+
+
 def test_the_headers_of_another_topic_are_data() -> None:
     """Whatever their names and values."""
     assert [] == made(None, None, None, ("tidemill-delay", b"soon"), config=LOG)

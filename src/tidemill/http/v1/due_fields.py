@@ -18,7 +18,7 @@ from tidemill.timer.due_time import (
 )
 from tidemill.timer.schedule import VALUE_BYTES_MAX as SCHEDULE_BYTES_MAX
 from tidemill.timer.schedule import BadSchedule, parse_schedule
-from tidemill.timer.timer_headers import ID_BYTES_MAX, MISSED, SCHEDULE, TIMER_ID, TIMEZONE
+from tidemill.timer.timer_headers import ARRIVAL, ID_BYTES_MAX, MISSED, SCHEDULE, TIMER_ID, TIMEZONE
 
 _TEXT: Final = Meta(min_length=1, max_length=VALUE_BYTES_MAX)
 _MS = Annotated[int, Meta(ge=0, le=DUE_MS_MAX)]
@@ -110,7 +110,9 @@ def timer_headers(
     made = [(header, value.encode()) for _, header, value in given]
     if timer_id is not None and len(timer_id.encode()) > ID_BYTES_MAX:
         raise BadDueTime(f"timer_id={timer_id[:100]}: it has more than {ID_BYTES_MAX} bytes; choose a shorter one")
-    every = [*headers, *made]
+    # With `tidemill-arrival`, small numbers are what a broker has written.  A field is written by the client.
+    passed_on = headers if at is None else [it for it in headers if it[0] != ARRIVAL]
+    every = [*passed_on, *made]
     # How far ahead a time is, only the leader can say: its clock counts.
     limit = UNLIMITED if delay is None else config.max_delay_ms
     try:
