@@ -138,7 +138,7 @@ def _check_schedules(
     if len(added) > schedules_max:
         raise SchedulesFull(
             [*added.values()][schedules_max],
-            f"{len(added)} new schedules in one batch, of which {schedules_max} are accepted now: have at most "
+            f"{len(added)} new schedules at once, of which {schedules_max} are accepted now: have at most "
             f"{SCHEDULES_MAX} in a partition; cancel some, or send them to a topic with more partitions",
         )
 

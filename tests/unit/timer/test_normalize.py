@@ -168,7 +168,7 @@ def test_too_many_schedules_are_refused_before_they_are_parsed() -> None:
     """
     batch = build_batch([record(), *map(nonsense, (1, 2, 3, 2, 9, 4, 5))])
 
-    with pytest.raises(RecordRefused, match="5 new schedules in one batch, of which 3 are accepted now") as refused:
+    with pytest.raises(RecordRefused, match="5 new schedules at once, of which 3 are accepted now") as refused:
         normalized(batch, STAMP, size_max=SIZE_MAX, schedules_max=3, is_recurring=lambda it: it == b"9")
     with pytest.raises(RecordRefused, match="tidemill-schedule='nonsense'"):
         normalized(batch, STAMP, size_max=SIZE_MAX, schedules_max=5, is_recurring=lambda it: it == b"9")
