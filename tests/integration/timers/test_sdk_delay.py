@@ -14,6 +14,7 @@ from tests.integration.http.http_client import HttpClient, wait_until_known
 from tidemill.timer.schedule import BATCH_SCHEDULES_MAX
 
 IDLE = "10s"  # longer than any wait for a message that comes
+MILLISECOND = timedelta(milliseconds=1)  # brokers keep times in whole ones
 
 
 @pytest.fixture
@@ -35,10 +36,19 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def due(message: tidemill.Message) -> datetime:
+    """Return when a delivered message was due, as its broker has written it."""
+    written = message.header("tidemill-deliver-at")
+    assert written is not None, message
+    return datetime.fromtimestamp(int(written) / 1_000, UTC)
+
+
 @pytest.mark.parametrize("is_http", [False, True])
 def test_messages_are_received_when_they_are_due(cluster: Cluster, topic: str, is_http: bool) -> None:
     """
     A delay is a text, a number of seconds or a timedelta; a time is a datetime; and a message without them is due now.
+
+    A delay counts from the append, so that the order of delays and times depends on how long the sends took.
     """
     with tidemill.connect(**connection(cluster, is_http=is_http)) as mill:
         began = now()
@@ -48,15 +58,22 @@ def test_messages_are_received_when_they_are_due(cluster: Cluster, topic: str, i
         mill.send_soon(topic, "1.5", delay=1.5)
         mill.send_soon(topic, "0", headers={"mine": "kept"})
         mill.flush()
+        written = now()
 
         with mill.queue(topic, f"g-{topic}", idle=IDLE) as queue:
             received = [(next(queue), now()) for _ in range(5)]
             queue.ack(message for message, _ in received)
 
-    assert ["0", "1.5", "2", "3", "4"] == [message.text() for message, _ in received]
-    for message, seen in received:
-        assert began + timedelta(seconds=float(message.text())) <= seen, message
-    assert b"kept" == received[0][0].header("mine")
+    messages = {message.text(): message for message, _ in received}
+    assert {"0", "1.5", "2", "3", "4"} == {*messages}
+    for text in ("1.5", "3", "4"):
+        delay = timedelta(seconds=float(text))
+        assert began + delay - MILLISECOND < due(messages[text]) <= written + delay, text
+    assert abs(began + timedelta(seconds=2) - due(messages["2"])) < MILLISECOND
+    assert b"kept" == messages["0"].header("mine")
+    delayed = [(due(message), seen) for message, seen in received if message.text() != "0"]
+    assert sorted(delayed) == delayed
+    assert all(due_at <= seen for due_at, seen in delayed)
 
 
 def test_the_asynchronous_client_delays_messages(cluster: Cluster, topic: str) -> None:
@@ -83,18 +100,19 @@ def test_the_asynchronous_client_delays_messages(cluster: Cluster, topic: str) -
 
 def test_a_timer_is_replaced_by_its_id(cluster: Cluster, topic: str) -> None:
     """
-    The message that waited with the same id is never received.
+    The message that waited with the same id does not wait any more.
     """
     with tidemill.connect(cluster.bootstrap) as mill:
-        mill.send(topic, "first", key="k", delay="1s", timer_id="reminder")
-        mill.send(topic, "second", key="k", delay="2s", timer_id="reminder")
+        mill.send(topic, "first", key="k", delay="1h", timer_id="reminder")
+        mill.send(topic, "second", key="k", delay="1s", timer_id="reminder")
 
-        with mill.queue(topic, f"g-{topic}", idle="4s") as queue:
+        with mill.queue(topic, f"g-{topic}", idle="3s") as queue:
             received = []
             for message in queue:
                 received.append(message.text())
                 message.ack()
 
+        assert [] == mill.timers(topic).list()
     assert ["second"] == received
 
 
