@@ -68,14 +68,13 @@ WAITING: Final = (
     Stage(name="faults", share_s=600, paths=("tests/fault",)),
     Stage(name="pages", share_s=540, paths=("tests/integration/documents",)),
     Stage(name="commands", share_s=330, paths=("tests/integration/cli",)),
-    Stage(name="clients", share_s=210, paths=("tests/integration/clients",)),
+    Stage(name="clients", share_s=240, paths=("tests/integration/clients",)),
     Stage(name="console", share_s=120, paths=("tests/integration/console",)),
     Stage(name="packages", share_s=90, paths=("tests/integration/packaging",)),
 )
-"""The other stages: the longest first, so that all end at about the same time."""
-REST_AT: Final = 3  # the place of the rest among them
+"""The other stages after the rest: the longest first, so that all end at about the same time."""
 SIDE_BY_SIDE: Final = 3  # waiting stages that run at the same time
-REST_SHARE_S: Final = 450
+REST_SHARE_S: Final = 750
 INSTALL_SHARE_S: Final = 60
 
 
@@ -93,7 +92,7 @@ def stages(root: Path) -> Stages:
     """
     Return the stages, without directories that do not exist.
 
-    All directories of tests that no stage names form another waiting stage.
+    All directories of tests that no stage names form another waiting stage, the first, because it is the longest.
     """
     named = {path for stage in (*QUICK, *VIRTUAL, *WAITING) for path in stage.paths}
     parents = {str(Path(path).parent) for path in named} - {"tests"}
@@ -104,8 +103,7 @@ def stages(root: Path) -> Stages:
         if path not in named and path not in parents and any((root / path).rglob("test_*.py"))
     )
     rest = [Stage(name="rest", share_s=REST_SHARE_S, paths=others)] if others else []
-    waiting = [*WAITING[:REST_AT], *rest, *WAITING[REST_AT:]]
-    return Stages(_present(QUICK, root), _present(VIRTUAL, root), _present(waiting, root))
+    return Stages(_present(QUICK, root), _present(VIRTUAL, root), _present([*rest, *WAITING], root))
 
 
 def _present(group: Iterable[Stage], root: Path) -> list[Stage]:

@@ -52,8 +52,8 @@ def test_directories_without_a_stage_run_in_the_rest(tmp_path: Path) -> None:
     quick, virtual, waiting = ([(stage.name, stage.paths) for stage in group] for group in found)
     assert ([("unit", ("tests/unit",))], []) == (quick, virtual)
     assert [
-        ("faults", ("tests/fault",)),
         ("rest", ("tests/integration/new",)),
+        ("faults", ("tests/fault",)),
         ("clients", ("tests/integration/clients",)),
     ] == waiting
 
