@@ -62,6 +62,7 @@ class WaitingView(NamedTuple):
 
     bits: WaitingBits
     moved: Mapping[int, int]
+    unscheduled: Mapping[int, Recurrence]  # arrivals whose next occurrence is not in the log yet
 
     @property
     def first(self) -> int:
@@ -115,7 +116,8 @@ class WaitingSet:
         return self._moved.get(number, at_arrival_ms)
 
     def view(self) -> WaitingView:
-        return WaitingView(deepcopy(self._bits), dict(self._moved))
+        unscheduled = {it: self.recurring[it] for it in self.unscheduled}
+        return WaitingView(deepcopy(self._bits), dict(self._moved), unscheduled)
 
     @property
     def rescheduled(self) -> dict[int, int]:

@@ -125,9 +125,7 @@ class TimerResolution(Pending[timer_resolve.Response]):
         """
         request, wanted = self._request, {*self._arrivals}
         for it in scan.records(request.selection or NOTHING_SELECTED, {*self._ids}):
-            # What has just been released and recurs has no time that could be shifted.
-            is_left_out = request.operation == SHIFT and not it.has_time
-            if not is_left_out and (not wanted or it.arrival in wanted):
+            if not wanted or it.arrival in wanted:
                 yield it.arrival, it.due_ms if request.operation == CANCEL else self._moved(it)
 
     def _measured(self, scan: WaitingScan) -> "_Measured":
@@ -344,8 +342,6 @@ class TimerListing(Pending[timer_list.Response]):
 
             def counted() -> Iterator[WaitingRecord]:
                 for it in scan.records(selection, ids):
-                    if not it.has_time:
-                        continue
                     if edges:
                         counts[bisect_right(edges, it.due_ms)] += 1
                     yield it

@@ -2,6 +2,9 @@
 
 The scan runs on another thread, with a copy of the bits: what it finds waited when it began.  Segments may be removed
 meanwhile, because nothing waits in them any more, or what does was moved to the kept log.
+
+A schedule whose last release is in the log, and its next occurrence not yet, is found with the occurrence that the
+leader is about to log (`Recurrences`): the scan computes the same.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -18,10 +21,11 @@ from tidemill.broker.timers.positioned_batches import positioned_batches
 from tidemill.broker.timers.waiting_reader import WaitingLogs
 from tidemill.peer.timer_resolve import UNBOUNDED, Selection
 from tidemill.timer.arrival_records import arrival_of_kept, records_of
-from tidemill.timer.due_time import DELIVER_AT, DUE_MS_MAX
+from tidemill.timer.due_time import DELIVER_AT
+from tidemill.timer.schedule import BadSchedule, parse_schedule
 from tidemill.timer.timer_headers import SCHEDULE, TIMER_ID
 from tidemill.timer.waiting_bits import WaitingBits
-from tidemill.timer.waiting_set import WaitingView
+from tidemill.timer.waiting_set import Recurrence, WaitingView
 
 LIST_BYTES_MAX: Final = 4 << 20  # of the records of one list, which are in memory together; fewer if it is short
 NOTHING_SELECTED: Final = Selection()
@@ -41,11 +45,6 @@ class WaitingRecord(NamedTuple):
         key, value, headers = self.record.key, self.record.value, self.record.headers
         size = RECORD_MEMORY + len(key or b"") + len(value or b"")
         return size + sum(HEADER_MEMORY + len(name) + len(it or b"") for name, it in headers)
-
-    @property
-    def has_time(self) -> bool:
-        """Whether it is known when it is due; for a moment after a release it is not, if the record recurs."""
-        return self.due_ms <= DUE_MS_MAX
 
 
 class NamedArrival(NamedTuple):
@@ -90,9 +89,7 @@ class WaitingScan(NamedTuple):
     def _first_arrived(
         self, selection: Selection, timer_ids: Collection[bytes], after_arrival: int, count: int, bytes_max: int
     ) -> tuple[list[WaitingRecord], bool]:
-        def is_selected(it: WaitingRecord) -> bool:
-            return it.has_time and _is_selected(selection, timer_ids, it)
-
+        is_selected = partial(_is_selected, selection, timer_ids)
         left = deepcopy(self.view.bits)
         of_kept = (it for it in self._kept(left) if it.arrival > after_arrival and is_selected(it))
         kept, is_cut = _first(of_kept, count, bytes_max, lambda it: (it.arrival, 0))
@@ -152,14 +149,14 @@ class WaitingScan(NamedTuple):
                 header = read_header(batch)
                 for number, (record, (start, end)) in enumerate(records_of(batch, header), header.base_offset):
                     if number == offset and left.remove(arrival):
-                        yield self._waiting(arrival, record, end - start, header.max_timestamp)
+                        yield from self._waiting(arrival, record, end - start, header.max_timestamp)
 
     def _kept(self, left: WaitingBits) -> Iterator[WaitingRecord]:
         for _, batch in positioned_batches(self.logs.kept, self.kept_start, self.kept_end):
             for record, (start, end) in records_of(batch, read_header(batch)):
                 arrival = arrival_of_kept(record)
                 if left.remove(arrival):
-                    yield self._waiting(arrival, record, end - start, record.timestamp)
+                    yield from self._waiting(arrival, record, end - start, record.timestamp)
 
     def _arrived(self, left: WaitingBits, after_arrival: int) -> Iterator[WaitingRecord]:
         """Yield the records of the arrivals log that are left, in order."""
@@ -168,17 +165,34 @@ class WaitingScan(NamedTuple):
             header = read_header(batch)
             for number, (record, (start, end)) in enumerate(records_of(batch, header), header.base_offset):
                 if number >= first and left.remove(number):
-                    yield self._waiting(number, record, end - start, header.max_timestamp)
+                    yield from self._waiting(number, record, end - start, header.max_timestamp)
 
-    def _waiting(self, arrival: int, record: Record, size: int, due_without_header: int) -> WaitingRecord:
-        due, timer_id = due_without_header, None
+    def _waiting(self, arrival: int, record: Record, size: int, due_without_header: int) -> Iterator[WaitingRecord]:
+        """Yield a record that was read, unless it has a schedule whose last occurrence was released."""
+        at_arrival, timer_id = due_without_header, None
         for name, value in record.headers:
             if name == DELIVER_AT:
-                due = int(value or b"")
+                at_arrival = int(value or b"")
             elif name == TIMER_ID:
                 timer_id = value
-        shown = record if self.has_values else record._replace(value=None)
-        return WaitingRecord(self.view.due_ms(arrival, due), arrival, size, timer_id, shown)
+        last = self.view.unscheduled.get(arrival)
+        due = self.view.due_ms(arrival, at_arrival) if last is None else _next_due_ms(record, last)
+        if due is not None:
+            shown = record if self.has_values else record._replace(value=None)
+            yield WaitingRecord(due, arrival, size, timer_id, shown)
+
+
+def _next_due_ms(record: Record, last: Recurrence) -> int | None:
+    """
+    Return the occurrence of a record that follows the last one; None if there is none.  If its time zone is not known
+    here, it waits until that is known; then return the last one.
+    """
+    try:
+        schedule = parse_schedule(record.headers)
+    except BadSchedule:
+        return last.last_ms
+    assert schedule is not None, "a record that recurs has a schedule"
+    return schedule.next(last.last_ms, last.released_ms)
 
 
 def first_due(

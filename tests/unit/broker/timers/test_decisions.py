@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -26,7 +27,7 @@ from tests.unit.broker.timers.timer_topic import (
 )
 from tidemill.batches.builder import build_batch
 from tidemill.broker.clients.connection_memory import RESPONSE_BYTES_MIN, RESPONSES_BYTES_MAX
-from tidemill.broker.timers import timer_requests
+from tidemill.broker.timers import timer_requests, waiting_scan
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.broker.timers.waiting_scan import LIST_BYTES_MAX, WaitingRecord, WaitingScan, first_due
 from tidemill.model import errors
@@ -35,6 +36,7 @@ from tidemill.peer.timer_resolve import CANCEL, RESCHEDULE, SHIFT, Selection
 from tidemill.shard.shard import Shard
 from tidemill.timer.due_index import DueIndex
 from tidemill.timer.due_time import DUE_MS_MAX
+from tidemill.timer.schedule import BadSchedule
 from tidemill.timer.timer_command import Cancel
 from tidemill.timer.waiting_set import Outcome
 from tidemill.wire.messages import produce
@@ -559,18 +561,73 @@ def test_a_scan_holds_a_bounded_number_of_bytes(world: BrokerWorld, has_values: 
     assert [*range(29, 29 - len(found), -1)] == [it.arrival for it in found]
 
 
-def test_the_next_time_of_a_schedule_cannot_be_shifted_before_it_is_known(world: BrokerWorld) -> None:
-    """
-    Between a release and the decision about the next occurrence.  The schedule would end.
-    """
-    send(world, (b"tick", named("a", [("tidemill-schedule", b"every 10s")])))
+@pytest.fixture
+def tick(world: BrokerWorld) -> int:
+    """A schedule that has occurred, and whose next occurrence, which this returns, is not in the log yet."""
+    begin = world.clock.now_ms - 1_000
+    send(world, (b"tick", named("a", [("tidemill-schedule", b"every 10s"), *due_at(begin)])))
     waiting = timers(world).waiting
-    waiting.release([0])  # as a release that commits
+    waiting.release([0], begin)  # as a release that commits
     assert [0] == [*waiting.unscheduled]
+    return begin + 10_000
 
-    shifted = resolve(world, operation=SHIFT, due_ms=-5, selection=Selection())
-    page = listed(world, max_records=10)
 
-    assert 0 == shifted.changed
-    assert [] == list(page.records)
-    assert (1, 0, 0) == outcome(resolve(world, operation=CANCEL, selection=Selection()))
+@pytest.mark.parametrize("is_trial", [True, False])
+@pytest.mark.parametrize(("first", "end", "count"), [(0, 10, 1), (-10, 0, 0), (1, 10, 0), (1, None, 0), (None, 1, 1)])
+def test_a_schedule_is_selected_by_its_next_time_before_that_is_in_the_log(
+    world: BrokerWorld, tick: int, first: int | None, end: int | None, count: int, is_trial: bool
+) -> None:
+    """
+    Between a release and the decision about the next occurrence.  A schedule outside a range of times goes on.
+    """
+    bounds = [-1 if it is None else tick + it for it in (first, end)]
+    selection = Selection(due_from_ms=bounds[0], due_before_ms=bounds[1])
+
+    cancelled = resolve(world, operation=CANCEL, selection=selection, is_trial=is_trial)
+
+    assert (count, 0, 0) == outcome(cancelled)
+    assert (is_trial or not count) == timers(world).waiting.waits(0)
+
+
+@pytest.mark.parametrize("named_by", [{"selection": Selection()}, {"timer_ids": [b"a"]}, {"arrivals": [0]}])
+def test_a_schedule_is_shifted_from_its_next_time_before_that_is_in_the_log(
+    world: BrokerWorld, tick: int, named_by: dict[str, Any]
+) -> None:
+    shifted = resolve(world, operation=SHIFT, due_ms=-5, **named_by)
+
+    assert (1, 0, 0) == outcome(shifted)
+    assert tick - 5 == timers(world).waiting.recurring[0].next_ms
+
+
+@pytest.mark.parametrize("is_by_arrival", [False, True])
+def test_a_schedule_is_listed_with_its_next_time_before_that_is_in_the_log(
+    world: BrokerWorld, tick: int, is_by_arrival: bool
+) -> None:
+    recurring = Selection(is_recurring=True)
+
+    page = listed(world, max_records=10, selection=recurring, edges_ms=[tick, tick + 1], is_by_arrival=is_by_arrival)
+
+    assert [(0, tick)] == [(it.arrival, it.due_ms) for it in page.records]
+    assert ([] if is_by_arrival else [0, 1, 0]) == list(page.counts)
+
+
+def test_a_schedule_is_listed_with_its_last_time_while_its_zone_is_unknown(world: BrokerWorld, tick: int) -> None:
+    """
+    A broker with older time zone data leads.  The list shows what an operator may cancel.
+    """
+    with patch.object(
+        waiting_scan, "parse_schedule", side_effect=BadSchedule("tidemill-timezone='Mars': no such zone")
+    ):
+        page = listed(world, max_records=10)
+
+    assert [tick - 10_000] == [it.due_ms for it in page.records]
+
+
+def test_a_schedule_that_is_over_is_not_listed(world: BrokerWorld, tick: int) -> None:
+    """
+    No occurrence follows the last one, and that is not in the log yet.
+    """
+    waiting = timers(world).waiting
+    waiting.recurring[0] = waiting.recurring[0]._replace(last_ms=DUE_MS_MAX)
+
+    assert [] == list(listed(world, max_records=10).records)
