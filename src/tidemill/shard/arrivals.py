@@ -34,11 +34,15 @@ def timers_of(partition: Partition) -> TimerPartition:
 
 
 def waiting_bytes(partition: Partition) -> int:
-    """Return about how many bytes of records wait in a timer partition; `partition` is any of its logs."""
+    """
+    Return about how many bytes of records wait in a timer partition, or will when what is in the log has been committed
+    and applied; `partition` is any of its logs.
+    """
     number, logs, waiting = released_of(partition.number), partition.shard.log.partitions, timers_of(partition).waiting
-    both = logs[arrivals_of(number)], logs[kept_of(number)]
-    records = sum(log.end_offset - log.log_start for log in both)
-    return sum(log.size_bytes for log in both) * waiting.count // records if records else 0
+    arrivals, kept = logs[arrivals_of(number)], logs[kept_of(number)]
+    records = sum(log.end_offset - log.log_start for log in (arrivals, kept))
+    count = waiting.count + arrivals.end_offset - waiting.end
+    return (arrivals.size_bytes + kept.size_bytes) * count // records if records else 0
 
 
 def arrival_batch(arrivals: Partition, batch: bytearray | memoryview, append_time: int) -> bytearray | memoryview:
@@ -55,6 +59,12 @@ def arrival_batch(arrivals: Partition, batch: bytearray | memoryview, append_tim
             f"too few brokers of {name} are heard to know the time; retry, and check the brokers of its replicas",
         )
     bound = config.timer_waiting_bytes_max
+    if bound != UNBOUNDED and len(batch) > bound:
+        raise ArrivalRefused(
+            errors.MESSAGE_TOO_LARGE,
+            f"the batch has {len(batch)} B, and tidemill.timer.waiting.bytes.max of topic {arrivals.topic} is {bound}: "
+            "send smaller batches, or raise it",
+        )
     if bound != UNBOUNDED and waiting_bytes(arrivals) + len(batch) > bound:
         raise ArrivalRefused(
             errors.KAFKA_STORAGE_ERROR,

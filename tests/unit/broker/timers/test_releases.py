@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.broker.broker_world import OPTIONS, BrokerWorld
+from tests.unit.broker.broker_world import OPTIONS, BrokerWorld, Client
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.timers.timer_topic import (
     TOPIC,
@@ -15,6 +15,7 @@ from tests.unit.broker.timers.timer_topic import (
     due_at,
     named,
     released,
+    request,
     resolve,
     send,
     send_batch,
@@ -34,6 +35,7 @@ from tidemill.shard.shard import Shard
 from tidemill.timer.due_row import DueRow
 from tidemill.timer.release_batch import Waiting
 from tidemill.timer.timer_partition import TimerPartition
+from tidemill.wire.messages import produce
 
 MINUTE_MS = 60_000
 
@@ -200,6 +202,37 @@ def test_records_that_wait_are_bounded_by_their_bytes() -> None:
     assert (errors.NONE, errors.KAFKA_STORAGE_ERROR) == (first.error_code, refused.error_code)
     assert "tidemill.timer.waiting.bytes.max=2000" in (refused.error_message or "")
     assert errors.NONE == again.error_code
+
+
+def test_records_that_are_not_committed_yet_count_as_waiting() -> None:
+    """
+    Otherwise, a producer with requests in flight would exceed the bound.
+    """
+    world = BrokerWorld()
+    create(world, tidemill_timer_waiting_bytes_max="2000")
+    clients = Client(world), Client(world)
+
+    world.writes = False
+    for client in clients:
+        client.send(request(build_batch([(b"k", bytes(1_200), delay("1h"), world.clock.now_ms)])), 12)
+    world.writes = True
+    world.stabilize()
+    codes = [client.answer(produce.API, 12).responses[0].partition_responses[0].error_code for client in clients]
+
+    assert [errors.NONE, errors.KAFKA_STORAGE_ERROR] == codes
+
+
+def test_a_batch_that_never_fits_the_bound_is_too_large() -> None:
+    """
+    The refusal is none that clients retry.
+    """
+    world = BrokerWorld()
+    create(world, tidemill_timer_waiting_bytes_max="1000")
+
+    refused = send(world, (bytes(1_200), delay("1h")))
+
+    assert errors.MESSAGE_TOO_LARGE == refused.error_code
+    assert "tidemill.timer.waiting.bytes.max of topic reminders is 1000" in (refused.error_message or "")
 
 
 def test_a_batch_that_unfolds_into_too_many_bytes_is_refused(world: BrokerWorld) -> None:
