@@ -23,8 +23,8 @@ class TimerTopics:
     def __init__(self, api: Callable[[], ApiClient]) -> None:
         self._api = api
         self._known: dict[str, float] = {}  # monotonic seconds at which brokers said that a topic is of kind timer
-        self._others: dict[str, float] = {}  # and at which `is_timer` found that they say another kind, or nothing
-        self._refused: dict[str, tuple[float, SendFailed]] = {}  # and at which this was found instead
+        # and at which this was found instead; None: `is_timer` has waited long enough, but `check` may wait longer
+        self._refused: dict[str, tuple[float, SendFailed | None]] = {}
         self._turns: dict[str, asyncio.Lock] = {}
 
     def is_known(self, topic: str) -> bool:
@@ -32,8 +32,9 @@ class TimerTopics:
         return _is_recent(self._known.get(topic))
 
     def is_other(self, topic: str) -> bool:
-        """Return whether `is_timer` has asked for the kind of a topic lately, and in vain; any thread may ask."""
-        return _is_recent(self._others.get(topic)) and not self.is_known(topic)
+        """Return whether brokers were asked for the kind of a topic lately, and in vain; any thread may ask."""
+        refused_at, _ = self._refused.get(topic, (None, None))
+        return _is_recent(refused_at) and not self.is_known(topic)
 
     async def is_timer(self, topic: str) -> bool:
         """
@@ -46,11 +47,12 @@ class TimerTopics:
             return False
         try:
             await asyncio.wait_for(self.check(topic), HEADER_S_MAX)
-        except (SendFailed, TimeoutError) as problem:
-            if isinstance(problem, TimeoutError) and topic in self._known:
-                return True
-            self._others[topic] = monotonic()
+        except SendFailed:
             return False
+        except TimeoutError:
+            if topic not in self._known:
+                self._refused[topic] = monotonic(), None
+            return topic in self._known
         return True
 
     async def check(self, topic: str) -> None:

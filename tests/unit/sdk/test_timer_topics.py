@@ -310,6 +310,36 @@ def test_a_topic_that_is_none_of_timers_is_asked_for_seldom(
     assert ["t"] == asked
 
 
+def test_a_refused_delay_tells_about_headers_by_hand() -> None:
+    """Brokers have said that the topic is of another kind, and are not asked again."""
+
+    async def refused(topics: TimerTopics) -> None:
+        with pytest.raises(SendFailed, match="kind log"):
+            await topics.check("t")
+        assert topics.is_other("t") and not await topics.is_timer("t")
+
+    transport = checked([LOG], refused)
+
+    assert 1 == len(transport.requests)
+
+
+def test_a_delay_waits_longer_for_a_broker_than_headers_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their short wait, which ends in vain, is no refusal for a record that still waits."""
+    monkeypatch.setattr(timer_topics, "HEADER_S_MAX", 0.05)
+    answers = [lambda: asyncio.Event().wait(), lambda: asyncio.sleep(0, {"kind": "timer"})]
+
+    async def wait(topics: TimerTopics) -> None:
+        leaving = asyncio.create_task(topics.check("t"))
+        await asyncio.sleep(0)
+        staying = asyncio.create_task(topics.check("t"))
+        assert not await topics.is_timer("t") and topics.is_other("t")
+        leaving.cancel()
+        await staying
+
+    monkeypatch.setattr(TimerTopics, "_described", lambda *_: answers.pop(0)())
+    checked([], wait)
+
+
 def test_a_topic_that_has_become_one_of_timers_is_known_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     """At once if a record with a delay finds it, and otherwise after a while."""
 
