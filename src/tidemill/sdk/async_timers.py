@@ -13,6 +13,7 @@ from tidemill.sdk.api_client import ApiClient
 from tidemill.sdk.delays import moment
 from tidemill.sdk.durations import Duration, milliseconds
 from tidemill.sdk.json_text import bytes_of, headers_of, time_of
+from tidemill.sdk.utf8 import utf8
 
 PAGE_MAX: Final = 1_000  # records in a response
 Id = str | bytes
@@ -106,7 +107,8 @@ class AsyncTimers:
         Choose `records`, those with one or several ids, or those with all of the other properties.  To choose all
         records, of the topic or of a partition, set `all`.  What was released or cancelled before is not counted.
 
-        Raise ValueError for records of another topic, whose numbers other records have here.
+        Raise ValueError for records of another topic, whose numbers other records have here, and for text that UTF-8
+        cannot represent.
         """
         _check_records(self.topic, records)
         body = _choice(records, timer_id, key, key_prefix, due_from, due_before, partition, is_all=all)
@@ -185,8 +187,10 @@ def _query_text(name: str, content: str | bytes | None) -> str | None:
     """
     Return text for a query, which cannot say other bytes.  Raise ValueError or TypeError, which name the argument.
     """
-    if content is None or isinstance(content, str):
-        return content
+    if content is None:
+        return None
+    if isinstance(content, str):
+        return utf8(f"{name}={content!r}", content).decode()
     if not isinstance(content, bytes):
         several = "; list chooses by one id only" if name == "timer_id" else ""
         raise TypeError(f"{name}={reprlib.repr(content)}: use text or bytes{several}")
@@ -239,12 +243,14 @@ def _choice(
 
 
 def _text(name: str, content: str | bytes | None) -> object:
-    """Return text or bytes for a body.  Raise TypeError, which names the argument."""
+    """Return text or bytes for a body.  Raise ValueError or TypeError, which name the argument."""
     if isinstance(content, bytes):
         return {"base64": b64encode(content).decode()}
-    if content is not None and not isinstance(content, str):
+    if isinstance(content, str):
+        return utf8(f"{name}={content!r}", content).decode()
+    if content is not None:
         raise TypeError(f"{name}={reprlib.repr(content)}: use text or bytes")
-    return content
+    return None
 
 
 def _waiting(topic: str, found: Mapping[str, Any]) -> Waiting:

@@ -104,6 +104,27 @@ def test_a_list_by_bytes_that_a_query_cannot_say_is_an_error(name: str) -> None:
     assert [] == api.requests
 
 
+@pytest.mark.parametrize("name", ["timer_id", "key", "key_prefix"])
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda timers, choice: timers.list(**choice),
+        lambda timers, choice: timers.cancel(**choice),
+        lambda timers, choice: timers.reschedule(delay="1h", **choice),
+    ],
+    ids=["list", "cancel", "reschedule"],
+)
+def test_a_choice_by_text_that_utf_8_cannot_represent_is_an_error(
+    work: Callable[[AsyncTimers, Any], Awaitable[Any]], name: str
+) -> None:
+    """The message names the argument and the fix, as that of `send` does."""
+    api = Api()
+
+    with pytest.raises(ValueError, match=rf"^{name}='.ud800': use text that UTF-8 can represent"):
+        ask(api, lambda timers: work(timers, {name: "\ud800"}))
+    assert [] == api.requests
+
+
 def test_a_record_has_bytes_and_times() -> None:
     given = record(
         1, timer_id="id", key={"base64": "/w=="}, value="v", headers=[["h", None]], timestamp=DUE_MS
