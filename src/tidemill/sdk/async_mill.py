@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from tidemill.model.back_off import BackOff
+from tidemill.model.delayed_record import TIMER_HEADERS
 from tidemill.sdk.api_client import ApiClient
 from tidemill.sdk.async_queue import AsyncQueue
 from tidemill.sdk.async_timers import AsyncTimers
@@ -141,7 +142,8 @@ class AsyncMill:
 
         While too many records are on their way, those to any topic wait for room, one behind the other.  A record with
         `delay`, `at`, `timer_id` or `schedule` takes its place among them when a broker has said that the topic is a
-        timer topic, unless one was asked in the last ten seconds; records without these do not wait for it.
+        timer topic, unless one was asked in the last ten seconds.  A record to that topic whose headers say the same,
+        written by hand, waits behind those that wait for this; records without these do not.
 
         Args:
             delay: How much later the record is delivered, on a timer topic: `"5m"`, a number of seconds, or a
@@ -166,6 +168,8 @@ class AsyncMill:
         sender = self.sender()
         if record.needs_timer_topic:
             await self.timer_topics.check(topic)
+        elif record.headers and any(name in TIMER_HEADERS for name, _ in record.headers):  # written by hand
+            await self.timer_topics.turn(topic)
         problem = sender.problem(record)
         if problem is not None and await self.timer_topics.is_timer(topic):
             raise not_written(record, problem)

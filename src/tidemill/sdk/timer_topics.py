@@ -74,6 +74,11 @@ class TimerTopics:
                 self._refused[topic] = monotonic(), refused
                 raise
 
+    async def turn(self, topic: str) -> None:
+        """Wait behind the callers of `check`, and ask nothing."""
+        async with self._turns.setdefault(topic, asyncio.Lock()):
+            pass
+
     async def _ask(self, topic: str) -> None:
         try:
             described = await self._described(topic)

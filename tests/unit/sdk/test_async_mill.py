@@ -12,6 +12,7 @@ from tidemill.sdk.async_queue import AsyncQueue
 from tidemill.sdk.problems import SendFailed
 from tidemill.sdk.record import NewRecord, Sent
 from tidemill.sdk.sender import KafkaSender
+from tidemill.sdk.timer_topics import TimerTopics
 
 
 def test_a_client_works_in_one_event_loop_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +182,41 @@ def test_records_that_wait_for_room_are_not_overtaken(monkeypatch: pytest.Monkey
         sender.room = 1
 
     assert [b"0", b"2", b"3"] * 2 == sender.values
+
+
+def test_timer_headers_by_hand_pass_no_record_that_waits_for_the_kind_of_its_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They may cancel its timer.  They wait for nothing else: on other topics, they have no effect."""
+    sender, asked = BoundedSender(room=10), asyncio.Event()
+
+    async def described(*_: Any) -> Any:
+        await asked.wait()
+        return {"kind": "timer"}
+
+    async def run() -> None:
+        async with AsyncMill(http="127.0.0.1:1") as mill:
+            named = {"tidemill-timer-id": "a"}
+            sending = [
+                asyncio.create_task(mill.send(topic, value, key="k", **more))
+                for topic, value, more in (
+                    ("t", "timer", {"timer_id": "a", "delay": "1h"}),
+                    ("t", "moved", {"headers": {**named, "tidemill-delay": "2h"}}),
+                    ("t", "again", {"timer_id": "a", "delay": "3h"}),
+                    ("t", "cancelled", {"headers": {**named, "tidemill-cancel": ""}}),
+                    ("t", "no timer", {"headers": {"trace": "1"}}),
+                    ("u", "elsewhere", {"headers": named}),
+                )
+            ]
+            await asyncio.sleep(0.01)
+            asked.set()
+            await asyncio.gather(*sending)
+
+    monkeypatch.setattr(AsyncMill, "sender", lambda _: sender)
+    monkeypatch.setattr(TimerTopics, "_described", described)
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+    assert [b"no timer", b"elsewhere", b"timer", b"moved", b"again", b"cancelled"] == sender.values
 
 
 def test_records_without_room_fail_together(monkeypatch: pytest.MonkeyPatch) -> None:
