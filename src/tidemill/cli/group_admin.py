@@ -3,14 +3,17 @@
 Those about consumer groups use confluent-kafka, except for reading committed offsets.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tidemill.cli.coordinator_requests import CoordinatorRequests, check
 from tidemill.cli.failure import Failed
-from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, error_name, failed
+from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, client_config, error_name, failed
 from tidemill.cli.output import counted
 from tidemill.cli.refusal import refusal
 from tidemill.cli.share_group_admin import SHARE, ShareGroupAdmin
@@ -20,11 +23,14 @@ from tidemill.wire.messages import offset_fetch
 CLASSIC: Final = "Classic"
 LIST_TIMEOUT_S: Final = 10.0  # how long confluent-kafka waits for a broker that has just died
 _OFFSETS_OF_ONE_GROUP: Final = 7  # later versions of OffsetFetch take a list of groups
+PAUSE_S: Final = 0.1  # before the coordinator is looked up again
+_MOVED: Final = frozenset({"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"})
 _STATES: Final = {
     ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
     ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
 }
 """Kafka's names of the states that librdkafka names differently."""
+T = TypeVar("T")
 
 
 class GroupAdmin:
@@ -135,8 +141,7 @@ class GroupAdmin:
         self._check(awaited(futures[group], about, self._bootstrap).topic_partitions, about)
 
     def delete(self, group: str) -> None:
-        futures = self._client.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)
-        awaited(futures[group], f"group {group!r}", self._bootstrap)
+        self._answer(group, lambda it: it.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)[group])
 
     def type_without_members(self, group: str, refused: str) -> str | None:
         """Return the type of the group; None if it does not exist.  Raise `Failed` (NON_EMPTY_GROUP) if it has members.
@@ -160,14 +165,30 @@ class GroupAdmin:
 
     def _described(self, group: str) -> Any:
         """Return confluent-kafka's description of the group, or None if the group does not exist."""
-        futures = self._client.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)
         try:
-            described = awaited(futures[group], f"group {group!r}", self._bootstrap)
+            described = self._answer(
+                group, lambda it: it.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)[group]
+            )
         except Failed as problem:
             if problem.name == "GROUP_ID_NOT_FOUND":  # DescribeGroups returns it from version 6 on (KIP-1043)
                 return None
             raise
         return None if described.state is ConsumerGroupState.DEAD else described
+
+    def _answer(self, group: str, ask: Callable[[AdminClient], "Future[T]"]) -> T:
+        """
+        Return the coordinator's response.  After it has moved, a new client asks: librdkafka remembers the coordinator
+        of a group, also after NOT_COORDINATOR.
+        """
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while True:
+            try:
+                return awaited(ask(self._client), f"group {group!r}", self._bootstrap)
+            except Failed as problem:
+                if problem.name not in _MOVED or time.monotonic() > deadline:
+                    raise
+            time.sleep(PAUSE_S)
+            self._client = AdminClient(client_config(self._bootstrap))
 
     def _check(self, partitions: list[TopicPartition], about: str) -> None:
         """Raise `Failed` if the response contains an error for a partition.  `about` is the subject of the request."""

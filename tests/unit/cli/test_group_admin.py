@@ -12,13 +12,14 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
 )
+from confluent_kafka.admin import AdminClient
 
-from tests.unit.client.fake_cluster import FakeCluster, Group
+from tests.unit.client.fake_cluster import APIS, FakeCluster, Group
 from tidemill.cli.coordinator_requests import CoordinatorRequests
 from tidemill.cli.failure import Failed
 from tidemill.cli.group_admin import GroupAdmin
 from tidemill.model import errors
-from tidemill.wire.messages import offset_fetch
+from tidemill.wire.messages import delete_groups, describe_groups, offset_fetch
 from tidemill.wire.schema import Message
 
 
@@ -124,6 +125,44 @@ def test_the_offsets_of_a_group_whose_coordinator_moves_are_read() -> None:
 
         assert {("t", 0): 7, ("t", 1): 3} == found
         assert [1, 2] == [broker_id for broker_id, name, *_ in cluster.requests if name == "offset_fetch"]
+
+
+def test_a_group_whose_coordinator_moves_is_described_and_deleted() -> None:
+    """
+    NOT_COORDINATOR is answered by looking for the new coordinator: librdkafka goes on to ask the one that it knows.
+    """
+    with FakeCluster(broker_count=2, apis={**APIS, delete_groups.API.key: delete_groups.API}) as cluster:
+        moved = cluster.groups["g"] = Group()
+
+        def hook(broker_id: int, _: str, request: Message) -> Message | None:
+            error_code = errors.NONE
+            if isinstance(request, describe_groups.Request | delete_groups.Request) and broker_id != moved.coordinator:
+                error_code = errors.NOT_COORDINATOR
+            if isinstance(request, describe_groups.Request):
+                described = cluster.answer(broker_id, 0, request)
+                assert isinstance(described, describe_groups.Response)
+                described.groups[0].error_code = error_code
+                return described
+            if isinstance(request, delete_groups.Request):
+                deleted = delete_groups.Response.Group(group_id="g", error_code=error_code)
+                return delete_groups.Response(results=[deleted])
+            return None
+
+        cluster.hook = hook
+        bootstrap = ",".join(f"{host}:{port}" for host, port in cluster.settings().bootstrap)
+        topics = SimpleNamespace(client=AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}))
+        admin = GroupAdmin(bootstrap, topics, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
+        found = []
+        for broker_id in (1, 2):
+            moved.coordinator = broker_id
+            found.append(admin.type_without_members("g", ""))
+        moved.coordinator = 1
+        admin.delete("g")
+
+        assert ["Classic"] * 2 == found
+        asked = [(broker_id, name) for broker_id, name, *_ in cluster.requests]
+        assert [1, 1, 2] == [broker_id for broker_id, name in asked if name == "describe_groups"]
+        assert [2, 1] == [broker_id for broker_id, name in asked if name == "delete_groups"]
 
 
 def test_a_refusal_to_return_offsets_is_named() -> None:
