@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections import Counter
+from functools import cached_property
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Node, Producer
@@ -14,12 +15,13 @@ from tidemill.cli.kafka import client_config, error_name
 from tidemill.cli.output import counted
 from tidemill.cli.topic_admin import TopicAdmin, check_partition
 from tidemill.client.producer_properties import PRODUCER_PROPERTIES
+from tidemill.model.topic_kind import TopicKind
 from tidemill.timer.timer_problem import timer_problem
 
 REFUSALS_SHOWN_MAX: Final = 10  # the first refusals are printed to show the cause; further refusals are only counted
 PARTITIONS_SHOWN_MAX: Final = 10  # the summary of timed-out records names at most this many partitions
 FLUSH_POLL_S: Final = 0.5  # seconds per poll; Ctrl-C takes effect after at most this time
-LOOKUP_TIMEOUT_S: Final = 2.0  # for looking up the current leaders of partitions whose records timed out
+LOOKUP_TIMEOUT_S: Final = 2.0  # for looking up the kind of the topic, and the leaders of records that timed out
 RECORD_BYTES_MAX: Final = 1_000_000_000  # the highest that librdkafka allows, so that only the broker's limit applies
 ANY_PARTITION: Final = -1  # the partition number of a record until librdkafka has chosen a partition
 
@@ -45,6 +47,7 @@ class LineProducer:
         self.produced_count = 0
         self.refused_count = 0
         self.timed_out: Counter[int] = Counter()  # number of records that timed out, by partition
+        self._bootstrap = bootstrap
         self._topic = topic
         self._timeout_s = timeout_s
         self._partition = ANY_PARTITION if partition is None else partition
@@ -67,8 +70,13 @@ class LineProducer:
     def send(self, record: dict[str, Any], line_number: int) -> None:
         """
         Queue a record, waiting while the client's queue is full.  If the record is refused, the message names
-        `line_number`.
+        `line_number`.  A record that a timer topic would refuse, together with its batch, is refused here.
         """
+        headers = record.get("headers")
+        problem = timer_problem(headers, round(time.time() * 1_000)) if headers else None
+        if problem is not None and self._is_timer_topic:
+            self.refuse(f"line {line_number}: INVALID_RECORD: {problem}")
+            return
 
         def delivered(error: KafkaError | None, message: Any) -> None:
             if error is None:
@@ -77,9 +85,7 @@ class LineProducer:
                 self.timed_out[message.partition()] += 1
             else:
                 is_invalid = error.code() == KafkaError.INVALID_RECORD
-                headers = record.get("headers", ())
-                problem = timer_problem(headers, round(time.time() * 1_000)) if is_invalid else None
-                self.refuse(f"line {line_number}: {error_name(error)}: {problem or error.str()}")
+                self.refuse(f"line {line_number}: {error_name(error)}: {(is_invalid and problem) or error.str()}")
 
         while True:
             try:
@@ -92,6 +98,14 @@ class LineProducer:
             else:
                 self._producer.poll(0)
                 return
+
+    @cached_property
+    def _is_timer_topic(self) -> bool:
+        """Whether a broker says so; False, too, if none answers: then brokers refuse bad records themselves."""
+        try:
+            return TopicAdmin(self._bootstrap, Deadline(LOOKUP_TIMEOUT_S)).kind_of(self._topic) == TopicKind.TIMER
+        except Failed:
+            return False
 
     def refuse(self, reason: str) -> None:
         """Count a refused record.  Print the reason to stderr for the first REFUSALS_SHOWN_MAX refusals."""

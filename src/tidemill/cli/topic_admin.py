@@ -98,12 +98,16 @@ class TopicAdmin:
     def _description(self, description: Any, *, with_defaults: bool) -> dict[str, Any]:
         entries = self._configs_of(description.name)
         return _row(description) | {
-            "kind": entries[KIND].value if KIND in entries else None,
+            "kind": _kind(entries),
             "configs": {
                 key: entry.value for key, entry in sorted(entries.items()) if with_defaults or not entry.is_default
             },
             "partitions": self._partitions(description),
         }
+
+    def kind_of(self, name: str) -> str | None:
+        """Return the kind of a topic; None on Apache Kafka."""
+        return _kind(self._configs_of(name))
 
     def alter_configs(self, name: str, configs: dict[str, str], deletions: list[str]) -> None:
         entries = [
@@ -209,6 +213,10 @@ class TopicAdmin:
             (asked.topic, asked.partition): self._awaited(future, f"offsets of {asked.topic}-{asked.partition}")
             for asked, future in futures.items()
         }
+
+
+def _kind(entries: dict[str, Any]) -> str | None:
+    return entries[KIND].value if KIND in entries else None
 
 
 def _leader_nodes(description: Any) -> dict[int, Node | None]:

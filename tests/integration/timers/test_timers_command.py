@@ -209,13 +209,19 @@ def test_a_topic_of_another_kind_is_named(cluster: Cluster) -> None:
     assert "tidemill.kind=timer" in finished.err
 
 
-def test_produce_says_why_a_record_is_refused(timers: Timers) -> None:
+def test_produce_refuses_a_bad_line_before_its_batch_is_sent(timers: Timers) -> None:
     """
-    librdkafka knows only the name of the error; the command looks at the headers.
+    A broker would refuse the other lines of the batch, too.  librdkafka knows only the name of the error.
     """
-    refused = tidemill(
-        "produce", timers.topic.name, "--header", "tidemill-delay=soon", bootstrap=timers.bootstrap, stdin=b"v\n"
+    lines = [{"value": "v", "headers": [["tidemill-delay", delay]]} for delay in ("1h", "soon", "2h")]
+    stdin = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+
+    to_timers, to_log = (
+        tidemill("produce", topic, *options, "--format", "json", bootstrap=timers.bootstrap, stdin=stdin)
+        for topic, options in ((timers.topic.name, ("--partition", "0")), ("lines-log", ("--create",)))
     )
 
-    assert 1 == refused.exit_code
-    assert "refused: line 1: INVALID_RECORD: tidemill-delay='soon': write whole milliseconds" in refused.err
+    assert (1, 0) == (to_timers.exit_code, to_log.exit_code)
+    assert "refused: line 2: INVALID_RECORD: tidemill-delay='soon': write whole milliseconds" in to_timers.err
+    assert "produced 2 records" in to_timers.err and ", 1 refused" in to_timers.err
+    assert "produced 3 records" in to_log.err
