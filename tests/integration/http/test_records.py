@@ -192,6 +192,7 @@ def test_a_record_that_is_too_large_is_refused(brokers: list[HttpClient], topic:
     answered = Answered(200, None, {})
     wait_for(is_refused, "the record was taken")
     assert (413, "MESSAGE_TOO_LARGE") == (answered.status, answered.body["error"])
+    assert answered.body["detail"].startswith("records[1]: the batch has ")
     first, second = answered.body["written"]
     assert 0 == first[0] and second is None
 

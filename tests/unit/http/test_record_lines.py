@@ -607,6 +607,24 @@ def test_batches_fit_into_the_topic(is_known: bool) -> None:
     assert (413, 3, [[0, 20, 2], [None, None, 1]]) == (refused[0], refused[1]["line"], refused[1]["written"])
 
 
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_record_that_is_too_large_has_its_number_in_the_request(is_alone: bool) -> None:
+    """Also if the batch that was refused first had others, behind which it may be."""
+    leaders = LeadersStub()
+    leaders.batch_bytes_max = 2_000
+    good, elsewhere = {"value": "x" * 300, "partition": 0}, {"value": "", "partition": 1}
+    given = [*([] if is_alone else [good] * 5), elsewhere, {"value": "y" * 2_000, "partition": 0}, elsewhere]
+    body = [records.NewRecord(**it) for it in given]
+
+    status, answer = asyncio.run(produced(leaders, [lines_of(*given)]))
+    with pytest.raises(Refused) as refused:
+        asyncio.run(records.produce_all(leaders, TOPIC, body, Taken(Budgets())))  # type: ignore[arg-type]
+
+    at, problem = 1 if is_alone else 6, "partition 0 of topic t: MESSAGE_TOO_LARGE"
+    assert (413, f"line {at + 1}: {problem}") == (status, answer["detail"])
+    assert f"records[{at}]: {problem}" == str(refused.value)
+
+
 def test_records_without_key_and_partition_go_where_a_leader_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_writer, "BATCH_BYTES", 500)
     leaders = LeadersStub()

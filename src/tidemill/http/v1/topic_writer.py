@@ -98,8 +98,8 @@ class RecordRefused(Refused):
         return Refused(status, f"{name}: {problem}", error=error)
 
 
-class _TooLarge(Refused):
-    """A batch is larger than its topic permits."""
+class _TooLarge(RecordRefused):
+    """A batch is larger than its topic permits: its first record is at fault if there is no other one."""
 
 
 class _MayBeWritten(Refused):
@@ -260,14 +260,12 @@ class TopicWriter:
         count = read_header(batch).record_count
         try:
             first = await self._append(queue.number, memoryview(batch))
-        except _TooLarge:
-            if count == 1:
-                raise
-            records = read_records(batch, name_errors="surrogateescape")
-            for half in (records[: count // 2], records[count // 2 :]):
-                await self._append_all(queue, build_batch(half))
-            return
         except RecordRefused as refused:
+            if isinstance(refused, _TooLarge) and count > 1:
+                records = read_records(batch, name_errors="surrogateescape")
+                for half in (records[: count // 2], records[count // 2 :]):
+                    await self._append_all(queue, build_batch(half))
+                return
             before = sum(written for _, written in queue.written)
             raise refused.at(await self._number_of(queue.number, before + refused.number)) from None
         if queue.written and sum(queue.written[-1]) == first:
@@ -366,4 +364,6 @@ def _refused(answer: Any, topic: Topic, partition: int) -> Refused:
     if answer.record_errors:
         at = answer.record_errors[0].batch_index
         return RecordRefused(at, status, detail.removeprefix(f"record {at}: "), name)
-    return (_TooLarge if answer.error_code == errors.MESSAGE_TOO_LARGE else Refused)(status, detail, error=name)
+    if answer.error_code == errors.MESSAGE_TOO_LARGE:
+        return _TooLarge(0, status, detail, name)
+    return Refused(status, detail, error=name)
