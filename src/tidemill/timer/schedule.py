@@ -109,12 +109,11 @@ class Schedule:
     rule: _Rule
     missed: Missed = Missed.ONE
 
-    def first(self, stamp_ms: int, deliver_at_ms: int | None = None) -> int | None:
+    def first(self, begin_ms: int) -> int | None:
         """
-        Return the first occurrence of a record with this append time and this `tidemill-deliver-at`; None if there is
-        none before the year 9999 ends.  Those before 1970 are left out, because the log has no negative times.
+        Return the first occurrence of a schedule that begins at a moment; None if there is none before the year 9999
+        ends.  Those before 1970 are left out, because the log has no negative times.
         """
-        begin_ms = stamp_ms if deliver_at_ms is None else deliver_at_ms
         return next(self.rule.occurrences(begin_ms, max(begin_ms, 0) - 1), None)
 
     def is_missed(self, due_ms: int, now_ms: int) -> bool:

@@ -105,4 +105,4 @@ def test_a_schedule_becomes_headers_that_brokers_read() -> None:
 
     assert [("tidemill-timer-id", b"a"), ("tidemill-schedule", b"every 15m")] == alone
     assert read is not None and schedule.Missed.ALL is read.missed
-    assert datetime(2027, 1, 1, 7, 30, tzinfo=UTC).timestamp() * 1_000 == read.first(0, due_time.due_ms(headers, 0))
+    assert datetime(2027, 1, 1, 7, 30, tzinfo=UTC).timestamp() * 1_000 == read.first(due_time.due_ms(headers, 0))
