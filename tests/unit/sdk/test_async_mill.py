@@ -1,6 +1,7 @@
 """The client for asyncio, without a broker: its life."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -145,6 +146,7 @@ class BoundedSender:
 
     def __init__(self, room: int) -> None:
         self.room = room
+        self.refused = 0
         self.values: list[bytes | None] = []
 
     def problem(self, _: NewRecord) -> None:
@@ -152,6 +154,7 @@ class BoundedSender:
 
     def begin(self, record: NewRecord) -> "Future[Sent]":
         if not self.room:
+            self.refused += 1
             raise BufferError
         self.room -= 1
         self.values.append(record.value)
@@ -236,21 +239,35 @@ def test_records_without_room_fail_together(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_records_wait_for_room_while_others_get_some(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large crowd takes longer than one record may wait alone."""
-    monkeypatch.setattr(async_mill, "BUFFER_S_MAX", 1.0)
     sender = BoundedSender(room=0)
     monkeypatch.setattr(AsyncMill, "sender", lambda _: sender)
 
     async def run() -> None:
+        loop, passed_s = asyncio.get_running_loop(), 0.0
+        real_time = loop.time
+        monkeypatch.setattr(loop, "time", lambda: real_time() + passed_s)
         async with AsyncMill(http="127.0.0.1:1") as mill:
             sending = [asyncio.create_task(mill.send("t", b"")) for _ in range(5)]
-            for _ in sending:
-                await asyncio.sleep(0.4)
+            await _reached(lambda: sender.refused > 0)
+            for number in range(5):
+                passed_s += async_mill.BUFFER_S_MAX * 2 / 3
+                refused = sender.refused
+                await _reached(lambda refused=refused: sender.refused > refused)
                 sender.room = 1
+                await _reached(lambda number=number: len(sender.values) > number)
             await asyncio.gather(*sending)
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(run())
 
     assert 5 == len(sender.values)
+
+
+async def _reached(is_reached: Callable[[], bool]) -> None:
+    for _ in range(2_000):  # a sender has no events
+        if is_reached():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("a record neither got room nor was refused")
 
 
 def test_records_that_wait_for_room_fail_when_the_client_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
