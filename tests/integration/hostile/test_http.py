@@ -46,7 +46,7 @@ QUIET_S_MAX = 20  # within which an idle broker returns freed memory to the syst
 CROWD = 1_000
 LARGE_BYTES = DECOMPRESSED_BYTES_MAX - 100  # about the largest value that can be read
 CLOSE = b"Connection: close\r\n"
-RELEASED_S_MAX = 30.0  # for hundreds of records
+RELEASED_S_MAX = 90.0  # for hundreds of records
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def test_idle_streams_leave_room(broker: AttackedBroker, topic: str, attacker: H
     with attacker.crowd(CROWD) as clients:
         for client in clients:
             client.sendall(get(path))
-        statuses = Counter(statuses_of(clients, 30))
+        statuses = Counter(statuses_of(clients, 60))
         assert_others_are_served(broker, attacker, topic)
     until = time.monotonic() + SERVED_S_MAX
     while attacker.status(get(path)) == 503 and time.monotonic() < until:
@@ -230,7 +230,7 @@ def test_a_crowd_that_receives_without_a_wait_takes_turns(
         for client in clients:
             client.sendall(request[-1:])
         assert_others_are_served(broker, attacker, topic)
-        statuses = Counter(statuses_of(clients, 50))
+        statuses = Counter(statuses_of(clients, 120))
 
     assert {200: CROWD} == statuses
 
@@ -354,7 +354,7 @@ def test_responses_that_are_not_read_are_bounded(broker: AttackedBroker, topic: 
         for client in clients:
             client.sendall(get(path) * 10)
         assert_others_are_served(broker, attacker, topic)
-        statuses = Counter(statuses_of(clients, 10))
+        statuses = Counter(statuses_of(clients, 60))
 
     assert {200, 503} >= {*statuses}
 
@@ -375,7 +375,7 @@ def test_pages_that_are_not_read_are_bounded(
     with attacker.crowd(count, receive_buffer=4_096) as clients:
         for client in clients:
             client.sendall(get(path or f"/topics/{topic}/0"))
-        statuses = Counter(statuses_of(clients, 30))
+        statuses = Counter(statuses_of(clients, 60))
         grown = attacker.peak() - before
     attacker.wait_until_alone()
 
@@ -397,7 +397,7 @@ def test_crowds_of_empty_records_are_bounded(
         for client in clients:
             _send(client, request)
         assert_others_are_served(broker, attacker, broker.topic())
-        statuses = Counter(statuses_of(clients, 40))
+        statuses = Counter(statuses_of(clients, 60))
     attacker.wait_until_alone()
 
     assert {200, 503} >= {*statuses}
