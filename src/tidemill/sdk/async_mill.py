@@ -99,6 +99,7 @@ class AsyncMill:
         with self._lock:
             api, self._api = self._api, None
             sender, self._sender = self._sender, None
+        self.timer_topics.close()
         try:
             await asyncio.gather(*(it.close() for it in self._queues))
             self._queues.clear()

@@ -1,7 +1,7 @@
 """Which topics delay records: those of kind timer, as the brokers say for each topic from time to time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final
 from urllib.parse import quote
@@ -26,6 +26,12 @@ class TimerTopics:
         # and at which this was found instead; None: `is_timer` has waited long enough, but `check` may wait longer
         self._refused: dict[str, tuple[float, SendFailed | None]] = {}
         self._turns: dict[str, asyncio.Lock] = {}
+        self._requests: dict[str, asyncio.Task[SendFailed | None]] = {}
+
+    def close(self) -> None:
+        """End the requests that are under way."""
+        for it in self._requests.values():
+            it.cancel()
 
     def is_known(self, topic: str) -> bool:
         """Return whether brokers have said lately that a topic is of kind timer; any thread may ask."""
@@ -59,44 +65,48 @@ class TimerTopics:
         """
         Raise NoTimerTopic unless a topic is of kind timer, or SendFailed if its kind cannot be known.
 
-        Callers at the same time share a request, and go on in their order: none that comes later passes them.
+        Callers at the same time share a request, which goes on when one of them is cancelled.  They go on in their
+        order: none that comes later passes them.
         """
         asked_at = monotonic()
         async with self._turns.setdefault(topic, asyncio.Lock()):
             if self.is_known(topic) or self._known.get(topic, 0.0) > asked_at:
                 return
             refused_at, problem = self._refused.get(topic, (0.0, None))
-            if problem is not None and refused_at > asked_at:
-                raise problem
-            try:
-                await self._ask(topic)
-            except SendFailed as refused:
-                self._refused[topic] = monotonic(), refused
-                raise
+            if problem is None or refused_at <= asked_at:
+                problem = await asyncio.shield(self._request(topic))
+            if problem is not None:
+                raise type(problem)(*problem.args)  # one for each caller: an exception collects its tracebacks
 
     async def turn(self, topic: str) -> None:
         """Wait behind the callers of `check`, and ask nothing."""
         async with self._turns.setdefault(topic, asyncio.Lock()):
             pass
 
-    async def _ask(self, topic: str) -> None:
+    def _request(self, topic: str) -> "asyncio.Task[SendFailed | None]":
+        """Return the request for the kind of a topic, which is under way, or begins now."""
+        if topic not in self._requests:
+            self._requests[topic] = asyncio.create_task(self._ask(topic))
+            self._requests[topic].add_done_callback(lambda _: self._requests.pop(topic))
+        return self._requests[topic]
+
+    async def _ask(self, topic: str) -> SendFailed | None:
+        """Take note of what brokers say about a topic, and return why records for timers are not written to it."""
+        problem: SendFailed | None = None
         try:
-            described = await self._described(topic)
-        except (RequestRefused, BrokersUnavailable) as problem:
-            if isinstance(problem, BrokersUnavailable) and topic in self._known:
-                self._known[topic] = monotonic()  # records need the API less than a check of what was right so far
-                return
-            is_missing = isinstance(problem, RequestRefused) and problem.status == 404
-            fix = " and tidemill.kind=timer" if is_missing else ""
-            raise SendFailed(f"a record was not written to topic {topic}: {problem}{fix}") from problem
-        self._known.pop(topic, None)
-        kind = described.get("kind", "log")
-        if kind != "timer":
-            raise NoTimerTopic(
-                f"a record was not written to topic {topic}: the topic is of kind {kind}, which has neither delays nor "
-                "timers; leave out delay, at, timer_id and schedule, or create the topic with tidemill.kind=timer"
-            )
-        self._known[topic] = monotonic()
+            problem = _problem(topic, await self._described(topic))
+        except RequestRefused as refused:
+            fix = " and tidemill.kind=timer" if refused.status == 404 else ""
+            problem = SendFailed(f"a record was not written to topic {topic}: {refused}{fix}")
+        except BrokersUnavailable as failed:
+            if topic not in self._known:  # records need the API less than a check of what was right so far
+                problem = SendFailed(f"a record was not written to topic {topic}: {failed}")
+        if problem is None:
+            self._known[topic] = monotonic()
+        else:
+            self._known.pop(topic, None)
+            self._refused[topic] = monotonic(), problem
+        return problem
 
     async def _described(self, topic: str) -> Any:
         loop = asyncio.get_running_loop()
@@ -108,6 +118,17 @@ class TimerTopics:
                 if refused.status != 404 or loop.time() > ends_at:
                     raise
             await asyncio.sleep(PAUSE_S)
+
+
+def _problem(topic: str, described: Mapping[str, Any]) -> NoTimerTopic | None:
+    """Return why a topic has no timers, if brokers describe it so."""
+    kind = described.get("kind", "log")
+    if kind == "timer":
+        return None
+    return NoTimerTopic(
+        f"a record was not written to topic {topic}: the topic is of kind {kind}, which has neither delays nor timers; "
+        "leave out delay, at, timer_id and schedule, or create the topic with tidemill.kind=timer"
+    )
 
 
 def _is_recent(asked_at: float | None) -> bool:

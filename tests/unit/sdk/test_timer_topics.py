@@ -71,9 +71,12 @@ def test_no_caller_passes_those_that_have_waited() -> None:
 
 
 def test_callers_that_wait_share_a_refusal() -> None:
+    """Each with an exception of its own: one that is raised again collects the tracebacks of all."""
+
     async def many(topics: TimerTopics) -> None:
         found = await asyncio.gather(*(topics.check("t") for _ in range(9)), return_exceptions=True)
         assert {"NoTimerTopic"} == {type(it).__name__ for it in found}
+        assert 9 == len({*map(id, found)})
 
     transport = checked([MISSING, LOG], many)
 
@@ -167,7 +170,71 @@ def test_a_caller_that_leaves_does_not_end_the_question_of_another() -> None:
         leaving.cancel()
         await staying
 
-    checked([TIMER], leave)
+    transport = checked([TIMER], leave)
+
+    assert 1 == len(transport.requests)
+
+
+def test_callers_that_all_give_up_early_learn_the_kind_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker takes longer to answer than any of them waits."""
+    answered, asked = asyncio.Event(), 0
+
+    async def described(*_: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        await answered.wait()
+        return {"kind": "timer"}
+
+    async def impatient(topics: TimerTopics) -> None:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(topics.check("t"), 0.01)
+        answered.set()
+        await topics.check("t")
+
+    monkeypatch.setattr(TimerTopics, "_described", described)
+    checked([], impatient)
+
+    assert 1 == asked
+
+
+def test_a_client_checks_topics_in_one_event_loop_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if many callers wait for the answer."""
+    monkeypatch.setattr(timer_topics, "KNOWN_S_MAX", -1.0)
+    mill = AsyncMill(http="127.0.0.1:1")
+
+    async def described(*_: Any) -> Any:
+        await asyncio.sleep(0)
+        return {"kind": "timer"}
+
+    async def run() -> None:
+        async with mill:
+            await asyncio.gather(*(mill.timer_topics.check("t") for _ in range(9)))
+
+    monkeypatch.setattr(TimerTopics, "_described", described)
+    for _ in range(2):
+        asyncio.run(run())
+
+
+def test_a_request_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    async def silent(_: TimerTopics, topic: str) -> Any:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(topic)
+
+    async def run() -> None:
+        async with AsyncMill(http="127.0.0.1:1") as mill:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(mill.timer_topics.check("t"), 0.01)
+            assert [] == ended
+        await asyncio.sleep(0)
+        assert ["t"] == ended
+
+    monkeypatch.setattr(TimerTopics, "_described", silent)
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("more", [{"delay": "5m"}, {"timer_id": "x"}, {"timer_id": "x", "schedule": "every 1m"}])
@@ -326,17 +393,20 @@ def test_a_refused_delay_tells_about_headers_by_hand() -> None:
 def test_a_delay_waits_longer_for_a_broker_than_headers_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their short wait, which ends in vain, is no refusal for a record that still waits."""
     monkeypatch.setattr(timer_topics, "HEADER_S_MAX", 0.05)
-    answers = [lambda: asyncio.Event().wait(), lambda: asyncio.sleep(0, {"kind": "timer"})]
+    answered = asyncio.Event()
+
+    async def described(*_: Any) -> Any:
+        await answered.wait()
+        return {"kind": "timer"}
 
     async def wait(topics: TimerTopics) -> None:
-        leaving = asyncio.create_task(topics.check("t"))
-        await asyncio.sleep(0)
-        staying = asyncio.create_task(topics.check("t"))
+        waiting = [asyncio.create_task(topics.check("t")) for _ in range(2)]
         assert not await topics.is_timer("t") and topics.is_other("t")
-        leaving.cancel()
-        await staying
+        answered.set()
+        await asyncio.gather(*waiting)
+        assert not topics.is_other("t")
 
-    monkeypatch.setattr(TimerTopics, "_described", lambda *_: answers.pop(0)())
+    monkeypatch.setattr(TimerTopics, "_described", described)
     checked([], wait)
 
 
