@@ -477,6 +477,39 @@ def test_a_schedule_goes_on_if_a_transfer_of_leadership_fails() -> None:
     assert ([], ms(2024, 11, 1)) == (values(leader), timers(leader).waiting.recurring[0].next_ms)
 
 
+def test_what_follows_a_release_does_not_count_from_a_skip_before(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The clock was ahead when an occurrence was skipped, and went back; then the record was moved to the time that it
+    has.  A job that began with the skip ends while the release is not committed.
+    """
+    due, jobs = world.clock.now_ms + 10_000, list[Any]()
+    headers = every("10s", missed="none", **{"deliver-at": str(due)})
+    send(world, (b"x", headers))
+    schedule = recurrences.parse_schedule(headers)
+    assert schedule is not None
+    led(world)._recurrences.adopt({0: schedule})
+    with monkeypatch.context() as patch:
+        patch.setattr(world.read_jobs, "submit", lambda *job: jobs.append(job))
+        world.clock.now_ms = due + 25_000
+        world.pass_time(0)
+    assert led(world)._recurrences.skips(0) and len(jobs) == 1
+    world.clock.now_ms = due + 5_000
+    resolve(world, operation=RESCHEDULE, arrivals=[0], due_ms=due)
+    world.writes = False
+    led(world).release(0, 1)
+    world.stabilize()
+    assert led(world)._in_flight
+
+    world.read_jobs.submit(*jobs[0])
+    world.stabilize()
+    world.writes = True
+    world.pass_time(10_000)
+
+    assert [due, due + 10_000] == dues(world)
+
+
 def test_the_next_leader_skips_again(world: BrokerWorld) -> None:
     """The leader dies before the next occurrence of what it has skipped is in the log."""
     skipping(world)
