@@ -511,8 +511,10 @@ def test_a_stop_of_the_broker_says_which_lines_are_written(
 
 
 @pytest.mark.parametrize("pauses", [True, False])
-def test_records_in_flight_are_awaited_when_the_broker_stops(pauses: bool) -> None:
+def test_records_in_flight_are_awaited_when_the_broker_stops(monkeypatch: pytest.MonkeyPatch, pauses: bool) -> None:
     """Their leaders, on other brokers, answer within milliseconds; whether the body has arrived to its end or not."""
+    monkeypatch.setattr(record_lines, "STOP_S_MAX", 60)
+    monkeypatch.setattr(record_lines, "_drop", _nothing_dropped)
     leaders = LeadersStub()
     leaders.is_open.clear()
 
