@@ -5,7 +5,8 @@ control, is written to a topic with one partition, which each of them reads from
 
 Where the topics of queues are timer topics, a task with a countdown or an ETA waits in its topic.  A worker gets it
 when it is due, without the ETA: a worker hands a task with one to its timer, which looks at it up to a second later,
-even if the ETA has passed.  On other topics, a worker gets the task at once, and holds it until its ETA.
+even if the ETA has passed.  A task that has not waited there, such as a dead letter that was sent back, keeps its ETA.
+On other topics, a worker gets the task at once, and holds it until its ETA.
 """
 
 import json
