@@ -8,7 +8,13 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.cluster.timer_mutants import TimerMutant
-from tests.simulation.cluster.timer_run import contended_timer_run, eventful_timer_run, moved_timer_run
+from tests.simulation.cluster.timer_run import (
+    contended_timer_run,
+    eventful_timer_run,
+    moved_timer_run,
+    selecting_timer_run,
+)
+from tidemill.broker.timers import waiting_scan
 from tidemill.broker.timers.led_timers import LedTimers
 from tidemill.broker.timers.recurrences import Recurrences
 from tidemill.timer.due_index import DueIndex
@@ -199,6 +205,13 @@ def releases_what_was_moved_back_twice() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def selects_released_schedules_by_no_time() -> Iterator[None]:
+    """Let a schedule be due later than all others until its next occurrence is in the log."""
+    with patch.object(waiting_scan, "_next_due_ms", lambda record, last: NOT_YET_KNOWN):
+        yield
+
+
 _eventful = partial(eventful_timer_run, has_schedules=True)
 _moved = partial(moved_timer_run, has_schedules=True)
 _contended = partial(contended_timer_run, has_schedules=True)
@@ -216,6 +229,7 @@ MUTANTS = (
     TimerMutant(forgets_the_last_release_on_restart, 3, _eventful),
     TimerMutant(leaves_released_schedules_to_their_leader, 103, _contended),
     TimerMutant(computes_behind_uncommitted_changes, 4, _contended),
-    TimerMutant(releases_what_was_moved_back_twice, 7, _moved),
+    TimerMutant(releases_what_was_moved_back_twice, 23, _moved),
     TimerMutant(adds_no_row_for_an_occurrence, 0, _eventful),
+    TimerMutant(selects_released_schedules_by_no_time, 1, selecting_timer_run),
 )

@@ -12,10 +12,11 @@ from tests.simulation.cluster.timer_run import (
     brief_timer_run,
     contended_timer_run,
     eventful_timer_run,
+    selecting_timer_run,
     timer_run,
     with_timer_settings,
 )
-from tests.simulation.cluster.timer_seeds import ANY, BRIEF, CONTENDED, EVENTFUL, LOTS
+from tests.simulation.cluster.timer_seeds import ANY, BRIEF, CONTENDED, EVENTFUL, LOTS, SELECTING
 from tests.simulation.planted_bugs import find_planted_bug
 
 MUTANT_SEEDS = range(60)
@@ -39,6 +40,7 @@ def test_a_timer_topic_keeps_its_promises(lot: int, explored: list[str]) -> None
         (timer_run, ANY),
         (eventful_timer_run, EVENTFUL),
         (contended_timer_run, CONTENDED),
+        (selecting_timer_run, SELECTING),
     )
     with with_timer_settings():
         for make, seeds in runs:

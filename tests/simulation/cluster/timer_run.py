@@ -89,15 +89,17 @@ class TimerRun(ClusterRun):
         replicas: int,
         has_schedules: bool,
         decide_s: float = DECIDE_S,
+        selects_later: bool = False,
     ) -> None:
         """
         The wall clocks of up to `wrong_clocks` brokers step, from the broker with the id `first_wrong` on.  The topic
         has up to `replicas` replicas.  `decide_s` is the mean time between two decisions of a client until the faults
-        end.
+        end.  `selects_later`: most of them cancel what is due later.
         """
         self._has_schedules = has_schedules
         self._replication = min(knobs.brokers, replicas)
         self._decide_s = decide_s
+        self._selects_later = selects_later
         self._wrong_clocks = wrong_clocks
         self._first_wrong = first_wrong
         self._clock_random = Random(seed)
@@ -178,7 +180,8 @@ class TimerRun(ClusterRun):
     def _decide(self, number: int, name: str, is_over: Any, decide_s: float = DECIDE_S) -> None:
         """Let a client cancel and reschedule records."""
         ids = (*SHORT_IDS, *LONG_IDS) if self._has_schedules else ()
-        administrator = TimerAdministrator(self._new_client(name), self.timers.history, TOPIC, number, ids)
+        client, history = self._new_client(name), self.timers.history
+        administrator = TimerAdministrator(client, history, TOPIC, number, ids, selects_later=self._selects_later)
         random = self._fork()
         self._producing += 1
         self._in_client(administrator.run(lambda: random.expovariate(1 / decide_s), is_over), self._produced)
@@ -432,6 +435,18 @@ def moved_timer_run(seed: int, *, has_schedules: bool = False) -> TimerRun:
     faults = replace(drawn, slow_disk=0.7, sync_us=5_000, delay_us=100)
     knobs = replace(faults, duration_s=6, partitions=1, producers=1, pause_s=0.1, options=options)
     return TimerRun(seed, knobs, wrong_clocks=0, replicas=3, has_schedules=has_schedules, decide_s=0.02)
+
+
+def selecting_timer_run(seed: int, *, has_schedules: bool = True) -> TimerRun:
+    """
+    Return a run of three brokers with slow disks, in which everything that is due later is cancelled again and again.
+    """
+    drawn = ClusterKnobs.draw(Random(seed), 3).without_faults()
+    faults = replace(drawn, slow_disk=0.7, sync_us=5_000, transfer_leadership=0.3)
+    knobs = replace(faults, duration_s=4, partitions=1, producers=1, pause_s=0.1)
+    return TimerRun(
+        seed, knobs, wrong_clocks=0, replicas=3, has_schedules=has_schedules, decide_s=0.02, selects_later=True
+    )
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from typing import Final
 
 RUNS: Final = int(os.environ.get("TIDEMILL_TIMER_SEEDS", "200"))
 LOTS: Final = 4  # the seeds of a kind are divided among this many tests, so that all cores are used
-BRIEF: Final = range(RUNS * 60 // 100)
+BRIEF: Final = range(RUNS * 58 // 100)
 ANY: Final = range(RUNS * 10 // 100)
 EVENTFUL: Final = range(RUNS * 26 // 100)
 CONTENDED: Final = range(RUNS * 4 // 100)
+SELECTING: Final = range(RUNS * 2 // 100)

@@ -21,27 +21,40 @@ from tidemill.simulation.machine.machine import BEGIN_MS
 
 NAMED_MAX: Final = 3
 SOON_MS: Final = 3_000  # records are rescheduled to a time at most so far ahead
+LATER_MS: Final = 10_000  # after the next occurrence of every short schedule
 SKIPPED: Final = re.compile(r"arrival (\d+): tidemill-missed=none: .* would be skipped")
 FAR_MS: Final = 3_600_000  # what is due so long after the beginning may be at the limit, and is not shifted further
 
 
 class TimerAdministrator:
     def __init__(
-        self, client: Client, history: TimerHistory, topic: str, number: int, schedule_ids: Sequence[bytes] = ()
+        self,
+        client: Client,
+        history: TimerHistory,
+        topic: str,
+        number: int,
+        schedule_ids: Sequence[bytes] = (),
+        *,
+        selects_later: bool = False,
     ) -> None:
-        """`schedule_ids`: those of recurring records, if there are any."""
+        """
+        `schedule_ids`: those of recurring records, if there are any.  `selects_later`: cancel mostly what is due later.
+        """
         self._client = client
         self._history = history
         self._topic = topic
         self._number = number
         self._ids = [*(b"timer %d" % it for it in range(IDS + 1)), *schedule_ids]
         self._has_schedules = bool(schedule_ids)
+        self._selects_later = selects_later
         self._cancelled: set[int] = set()  # arrivals of which an answer has said that they are cancelled
 
     async def run(self, pause_s: Callable[[], float], is_over: Callable[[], bool]) -> None:
         steps = [self._cancel_arrival, self._reschedule_arrival, self._name_several, self._name_ids, self._select]
         if self._has_schedules:
             steps += [self._repeat_occurrence, self._name_ids]
+        if self._selects_later:
+            steps += [self._select_later] * len(steps)
         while not is_over():
             await self._client.random.choice(steps)()
             await asyncio.sleep(pause_s())
@@ -152,6 +165,13 @@ class TimerAdministrator:
         if found.error_code or (left and oracle.changes == changes == changes_led):
             raise InvariantViolation(f"arrivals {left} wait, and were cancelled by {selection}: {found}")
 
+    async def _select_later(self) -> None:
+        """Cancel all that is due after some time.  Schedules that occur sooner go on, as the history checks."""
+        now_ms = BEGIN_MS + int(asyncio.get_running_loop().time() * 1_000)
+        found = await self._ask(operation=CANCEL, selection=Selection(due_from_ms=now_ms + LATER_MS))
+        if found is not None and found.error_code:
+            raise InvariantViolation(f"the answer to cancelling all records that are due later is {found}")
+
     def _is_forbidden(self, found: timer_resolve.Response) -> bool:
         """Return whether an answer refuses to move a record to where its schedule would skip the occurrence."""
         refused = SKIPPED.match(found.error_message or "")
@@ -190,6 +210,8 @@ class TimerAdministrator:
         client = self._client
         topic_id = await client.topic_id(self._topic)
         request = timer_resolve.Request(topic_id=topic_id, partition=self._number, **fields)
+        if request.operation == CANCEL:
+            self._history.cancels[self._number].append(request)
         leader = await client.leader(self._topic, self._number)
         try:
             found: timer_resolve.Response = await (await client.connection(leader.address)).ask(request)

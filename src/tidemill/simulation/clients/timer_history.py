@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidemill.batches.records import Header, Record
+from tidemill.peer.timer_resolve import UNBOUNDED, Request
 from tidemill.simulation.clients.history import History, name_of
 from tidemill.simulation.clients.schedule_oracle import OracleSchedule
 from tidemill.simulation.clients.timer_oracle import TimerOracle
 from tidemill.simulation.invariant_violation import InvariantViolation
 from tidemill.timer.due_time import DELAY, DELIVER_AT
 from tidemill.timer.timer_headers import ARRIVAL, SET_BY_BROKER, TIMESTAMP
+from tidemill.timer.waiting_set import NOT_YET_KNOWN
 
 
 class SentTimer(NamedTuple):
@@ -42,6 +44,7 @@ class TimerHistory(History):
         self.refused: set[bytes] = set()  # values of batches that must never arrive
         self.refusals = 0
         self.oracles: defaultdict[int, TimerOracle] = defaultdict(TimerOracle)
+        self.cancels: defaultdict[int, list[Request]] = defaultdict(list)  # all requests to cancel, by partition
         self._timer_topic = timer_topic
         self._visible: defaultdict[int, dict[int, int]] = defaultdict(dict)  # partition → offset → arrival
 
@@ -108,7 +111,7 @@ class TimerHistory(History):
         """
         Check a timer partition in which nothing is under way: each record that was sent and not refused has arrived
         once, in the order of its producer, and has become visible, has ended, or is among those that wait on its
-        leader.  Schedules have missed no occurrence that they must not.
+        leader.  What was cancelled was chosen by a request.  Schedules have missed no occurrence that they must not.
         """
         where, oracle = f"{self._timer_topic}-{number}", self.oracles[number]
         partition = self.partition(self._timer_topic, number)
@@ -128,6 +131,20 @@ class TimerHistory(History):
                 f"{where}: arrivals {[*waiting]} wait on the leader; {[*oracle.waiting]} by the committed entries"
             )
         oracle.check_schedules()
+        for arrival, why in oracle.ended.items():
+            if why == "cancelled" and not any(self._chooses(it, arrival) for it in self.cancels[number]):
+                dues = sorted(oracle.dues[arrival])
+                raise InvariantViolation(f"{where}: arrival {arrival}, due at {dues}, was cancelled by no request")
         states = (oracle.released.keys(), oracle.ended.keys(), oracle.waiting.keys())
         if sum(map(len, states)) != len(arrived) or len(set().union(*states)) != len(arrived):
             raise InvariantViolation(f"{where}: an arrival is not exactly one of visible, over and waiting")
+
+    def _chooses(self, request: Request, arrival: int) -> bool:
+        """Return whether a request chooses an arrival, at any of the times for which that has waited."""
+        selection, oracle = request.selection, self.oracles[request.partition]
+        if selection is None:
+            return arrival in request.arrivals
+        if selection.key not in (None, self.timers[oracle.arrivals[arrival].value].key):
+            return False
+        first, end = selection.due_from_ms, selection.due_before_ms
+        return any(first <= due and (end == UNBOUNDED or due < end) for due in oracle.dues[arrival] - {NOT_YET_KNOWN})

@@ -3,6 +3,7 @@
 The oracle reads records by itself, and shares with the brokers only the codecs of batches and commands.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
@@ -44,6 +45,7 @@ class TimerOracle:
 
     arrivals: list[ArrivedTimer] = field(default_factory=list)
     waiting: dict[int, int] = field(default_factory=dict)  # arrival → when it is due now, in order of arrival
+    dues: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))  # all times that it waited for
     visible: list[VisibleTimer] = field(default_factory=list)  # by offset
     released: dict[int, int] = field(default_factory=dict)  # arrival, of a record without a schedule → offset
     schedules: dict[int, Progress] = field(default_factory=dict)  # arrivals that wait and have schedules
@@ -68,6 +70,7 @@ class TimerOracle:
                 self.ended[number] = "it only cancels"
                 continue
             self.waiting[number] = timer.due_ms
+            self.dues[number].add(timer.due_ms)
             if timer.schedule is not None:
                 self.schedules[number] = Progress(-1, timer.due_ms, -1)
             if timer.timer_id is not None:
@@ -105,6 +108,7 @@ class TimerOracle:
         if schedule.is_missed(due, append_time):
             raise InvariantViolation(f"arrival {number}, due at {due}, was missed and is released at {append_time}")
         self.schedules[number] = Progress(due, NOT_YET_KNOWN, append_time)
+        self.dues[number].add(schedule.next(due, append_time))  # which is in the log a moment later
         self._wait_until(number, NOT_YET_KNOWN)
 
     def decide(self, decision: Decision, append_time: int, latest_ms: int) -> None:
@@ -189,6 +193,7 @@ class TimerOracle:
 
     def _wait_until(self, number: int, due: int) -> None:
         self.waiting[number] = due
+        self.dues[number].add(due)
         self.moved.add(number)
         self.changes += 1
 
