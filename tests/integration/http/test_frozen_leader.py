@@ -100,15 +100,16 @@ def test_a_frozen_leader_holds_up_no_messages_of_others(
         with frozen(cluster.brokers[leaders[gone] - 1]):
             began_at = time.monotonic()
             acknowledging = threads.submit(client.ok, "POST", f"{queue}/ack", {"receipts": [message["receipt"]]})
-            time.sleep(3.5)
+            time.sleep(3)
             produce(other)
+            produced_at = time.monotonic()
             (found,) = receiving.result()
-            received_s = time.monotonic() - began_at
+            received_s = time.monotonic() - produced_at
             acknowledged = acknowledging.result()
             acknowledged_s = time.monotonic() - began_at
     wait_until_known(brokers, topic)
 
     assert other == found["partition"]
-    assert received_s < 4.9, "the frozen leader was given up within three seconds"
+    assert received_s < 1.7, "the frozen leader was given up before, and not only after five seconds"
     assert ["unknown"] == acknowledged["statuses"]
-    assert acknowledged_s < 7
+    assert acknowledged_s < 9, "it was given up after five seconds, and not when its link was closed after ten"
