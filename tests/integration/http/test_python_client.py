@@ -19,6 +19,7 @@ import tidemill
 from tests.integration.cli.dev_cluster import Cluster
 from tests.integration.http.http_client import HttpClient, wait_for, wait_until_known
 from tests.integration.http.restarts import Restarts
+from tidemill.sdk import leases
 
 PARTITIONS = 3
 MESSAGES = 60
@@ -105,8 +106,9 @@ def test_a_message_is_acknowledged_released_or_rejected(mill: tidemill.Mill, top
     sent = [mill.send_soon(topic, text, partition=0) for text in ("good", "again", "bad")]
     mill.flush()
     seen = []
-    with mill.queue(topic, group, idle="3s") as queue:
-        for message in queue:
+    with mill.queue(topic, group, idle=IDLE) as queue:
+        while len(seen) < 4:
+            message = next(queue)
             seen.append((message.text(), message.attempt))
             match message.text():
                 case "bad":
@@ -115,10 +117,12 @@ def test_a_message_is_acknowledged_released_or_rejected(mill: tidemill.Mill, top
                     message.nack(delay="200ms")
                 case _:
                     message.ack()
+    with mill.queue(topic, group, idle="500ms") as queue:
+        left = [*queue]
         totals = queue.describe()["partitions"][0]
 
     assert [0, 1, 2] == [it.result().offset for it in sent]
-    assert [("again", 1), ("again", 2), ("bad", 1), ("good", 1)] == sorted(seen)
+    assert ([("again", 1), ("again", 2), ("bad", 1), ("good", 1)], []) == (sorted(seen), left)
     assert (0, 0, 3) == (totals["available"], totals["locked"], totals["start"])
 
 
@@ -136,12 +140,18 @@ def test_messages_are_acknowledged_together(mill: tidemill.Mill, topic: str, gro
     assert [*range(MESSAGES)] == sorted(found)
 
 
-def test_a_lease_is_renewed_while_a_message_is_worked_on(mill: tidemill.Mill, topic: str, group: str) -> None:
-    """The lease lasts one second; after three, no other consumer has had the message."""
+def test_a_lease_is_renewed_while_a_message_is_worked_on(
+    monkeypatch: pytest.MonkeyPatch, mill: tidemill.Mill, topic: str, group: str
+) -> None:
+    """
+    The lease lasts three seconds; after four, no other consumer has had the message.  It is renewed so often that it
+    does not end if the machine stalls.
+    """
+    monkeypatch.setattr(leases, "RENEWALS", 30)
     mill.send(topic, "slow")
-    with mill.queue(topic, group, lease="1s", idle=IDLE) as queue, mill.queue(topic, group) as other:
+    with mill.queue(topic, group, lease="3s", idle=IDLE) as queue, mill.queue(topic, group) as other:
         message = next(queue)
-        others = other.receive(wait="3s")
+        others = other.receive(wait="4s")
         message.ack()
 
     assert [] == others
