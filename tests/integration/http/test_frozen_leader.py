@@ -68,7 +68,7 @@ def test_a_client_is_answered_before_it_gives_up(
     assert "not known" in produced.body["detail"]
     assert "retry-after" in produced.headers
     assert (503 if replicas == 1 else 200) == read.status, read
-    assert max(produced_s, read_s) < CLIENT_S - 2
+    assert max(produced_s, read_s) < CLIENT_S
 
 
 def test_a_frozen_leader_holds_up_no_messages_of_others(
