@@ -126,8 +126,11 @@ def test_a_small_write_waits_for_replicas_also_if_memory_is_scarce() -> None:
     assert 200 == asyncio.run(run())[0]
 
 
-def test_a_write_waits_while_leadership_is_transferred_also_if_memory_is_scarce() -> None:
+def test_a_write_waits_while_leadership_is_transferred_also_if_memory_is_scarce(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Another broker leads within a moment."""
+    monkeypatch.setattr(topic_writer, "SCARCE_S_MAX", OTHERS_S_MAX)
 
     async def run() -> tuple[int, Any]:
         brokers = BrokersStub()
