@@ -22,6 +22,7 @@ IN_TIME_MIN = 0.2  # the share of the changes by requests that must be in time, 
 LATE_S_MAX = 60  # after a clock has stepped back, or a broker has started, on a busy machine of two cores
 BACK_S = 3.0  # how far a clock steps back in the test of what that delays
 FEW = 20  # records
+NOTICED_MS = 4_000  # after which all brokers know that a clock was set, even on a machine that stalls
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +95,8 @@ def test_a_clock_that_steps_back_while_another_voter_is_down_delays_by_the_step(
         wait_until(lambda: len(deliveries) == FEW, "the records that are late")
 
         clock.set(-STEP_S)
-        assert [] == produce(cluster.bootstrap, "behind", [(FEW, at(now_ms() + 2_000))])
-        time.sleep(2 * BACK_S)
+        assert [] == produce(cluster.bootstrap, "behind", [(FEW, at(now_ms() + NOTICED_MS))])
+        time.sleep(NOTICED_MS / 1_000 + 2)
         assert FEW == len(deliveries)
         cluster.start(down)
         started_ms = now_ms()
@@ -103,6 +104,6 @@ def test_a_clock_that_steps_back_while_another_voter_is_down_delays_by_the_step(
 
     late_s = [(seen - due) / 1_000 for seen, due in zip(deliveries.seen_ms, deliveries.dues_ms, strict=True)]
     assert [*range(FEW + 1)] == list(deliveries.numbers)
-    assert BACK_S <= min(late_s)
+    assert BACK_S <= min(late_s[:FEW])
     assert max(late_s[:FEW]) < BACK_S + LATE_S_MAX
     assert deliveries.seen_ms[FEW] - started_ms < LATE_S_MAX * 1_000
