@@ -8,7 +8,7 @@ records that wait; until then, committed changes are deferred, because a change 
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from struct import Struct, error
 from typing import Final
 
@@ -29,7 +29,7 @@ from tidemill.timer.timer_changes import (
 )
 from tidemill.timer.timer_command import Cancel, CancelIds, Recur, Reschedule
 from tidemill.timer.waiting_bits import CHUNK, CHUNK_BYTES, MalformedBits
-from tidemill.timer.waiting_set import Outcome, WaitingSet
+from tidemill.timer.waiting_set import Outcome, Recurrence, WaitingSet, WaitingView
 
 _HEAD: Final = Struct(">IQQ")  # length of the waiting set, first and end offset of the kept log
 SEARCHED_CHUNKS_MAX: Final = 200  # in one search for the first arrival that is needed: 13 million arrivals, about 4 ms
@@ -109,6 +109,20 @@ class TimerPartition:
     def has_schedule(self, timer_id: bytes) -> bool:
         """Return whether a schedule waits with this hash of an id, or will when it has arrived."""
         return timer_id in self._arriving or self.waiting.arrival_of(timer_id) in self.waiting.recurring
+
+    def recurrences(self) -> Mapping[int, Recurrence]:
+        """Return how far each schedule has come, if the releases that are in the log are committed."""
+        found = self.waiting.recurring
+        if found and self._pending:
+            found = dict(found)
+            for change in [it for _, it in self._pending if isinstance(it, Released)]:
+                for number in found.keys() & {*change.arrivals}:
+                    found[number] = found[number].after_release(change.append_time)
+        return found
+
+    def view(self) -> WaitingView:
+        """Return a copy of what waits, for other threads, with schedules as far as the log says."""
+        return self.waiting.view()._replace(recurring=dict(self.recurrences()))
 
     @property
     def holds_any(self) -> bool:

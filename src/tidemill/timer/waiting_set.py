@@ -48,6 +48,9 @@ class Recurrence(NamedTuple):
     next_ms: int  # the occurrence for which it waits; `NOT_YET_KNOWN` until the leader has logged it
     released_ms: int  # append time of the last release; -1 before the first
 
+    def after_release(self, append_time: int) -> "Recurrence":
+        return Recurrence(self.next_ms, NOT_YET_KNOWN, append_time)
+
 
 class Outcome(NamedTuple):
     """What has become of the arrivals, or ids, that a request named."""
@@ -62,7 +65,7 @@ class WaitingView(NamedTuple):
 
     bits: WaitingBits
     moved: Mapping[int, int]
-    unscheduled: Mapping[int, Recurrence]  # arrivals whose next occurrence is not in the log yet
+    recurring: Mapping[int, Recurrence]
 
     @property
     def first(self) -> int:
@@ -116,8 +119,7 @@ class WaitingSet:
         return self._moved.get(number, at_arrival_ms)
 
     def view(self) -> WaitingView:
-        unscheduled = {it: self.recurring[it] for it in self.unscheduled}
-        return WaitingView(deepcopy(self._bits), dict(self._moved), unscheduled)
+        return WaitingView(deepcopy(self._bits), dict(self._moved), dict(self.recurring))
 
     @property
     def rescheduled(self) -> dict[int, int]:
@@ -191,7 +193,7 @@ class WaitingSet:
         for number in numbers:
             recurrence = self.recurring.get(number)
             if recurrence is not None:
-                self.recurring[number] = Recurrence(recurrence.next_ms, NOT_YET_KNOWN, append_time)
+                self.recurring[number] = recurrence.after_release(append_time)
                 self._moved[number] = NOT_YET_KNOWN
                 self.unscheduled[number] = None
                 continue

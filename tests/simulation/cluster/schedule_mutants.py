@@ -231,5 +231,5 @@ MUTANTS = (
     TimerMutant(computes_behind_uncommitted_changes, 4, _contended),
     TimerMutant(releases_what_was_moved_back_twice, 23, _moved),
     TimerMutant(adds_no_row_for_an_occurrence, 0, _eventful),
-    TimerMutant(selects_released_schedules_by_no_time, 1, selecting_timer_run),
+    TimerMutant(selects_released_schedules_by_no_time, 4, selecting_timer_run),
 )

@@ -166,14 +166,22 @@ class LedTimers:
         if self._recurrences.is_needed and self._is_able:
             self._recurrences.compute(self._append_time)
 
-    def scan(self, timer_ids: Collection[bytes] = (), *, has_values: bool = False) -> WaitingScan:
-        """Return what waits now, or only what waits with one of these ids, to be read on another thread."""
+    def scan(
+        self, timer_ids: Collection[bytes] = (), arrivals: Collection[int] | None = None, *, has_values: bool = False
+    ) -> WaitingScan:
+        """
+        Return what waits now, to be read on another thread; or only what waits with one of these ids, or of these
+        arrivals.
+        """
         timers, kept, topic_id = self.timers, self.timers.kept, self.partition.log.topic_id
-        named = (timers.waiting.arrival_of(hash_of(it, topic_id)) for it in timer_ids)
-        only = [NamedArrival(it, timers.kept_offset(it)) for it in named if it is not None] if timer_ids else None
-        arrivals_start = self._logs.arrivals.log_start
+        if timer_ids:
+            named = (timers.waiting.arrival_of(hash_of(it, topic_id)) for it in timer_ids)
+            arrivals = [it for it in named if it is not None]
+        only = None
+        if arrivals is not None:
+            only = [NamedArrival(it, timers.kept_offset(it)) for it in arrivals if timers.waiting.waits(it)]
         return WaitingScan(
-            self._logs, timers.waiting.view(), arrivals_start, kept.start, kept.end, only, has_values=has_values
+            self._logs, timers.view(), self._logs.arrivals.log_start, kept.start, kept.end, only, has_values=has_values
         )
 
     def decide(self, decision: Decision, then: Callable[[Outcome | None], None]) -> None:

@@ -2,11 +2,12 @@
 
 resolve   records named ─▶ decisions, of at most 10,000 records each ─▶ committed ─▶ what became of them
           records selected ─▶ a scan on another thread names the next 10,000 ─▶ as above ─▶ the scan goes on
+             └─▶ schedules that have gone on since the scan began ─▶ a scan of these ─▶ as above
 list      leadership is confirmed ─▶ a scan on another thread ─▶ records, in the order in which they are due
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final, NamedTuple, TypeVar
 
@@ -55,7 +56,8 @@ class TimerResolution(Pending[timer_resolve.Response]):
         self._now_ms = 0
         self._decisions: Iterator[Decision] = iter(())
         self._has_decided = False  # whether a decision was proposed, which may be committed whatever happens
-        self._selected: Iterator[tuple[int, int]] | None = None  # arrivals, new due times: of a scan, one by one
+        self._selected: _Selected | None = None  # what a scan finds
+        self._outdated: list[int] = []  # arrivals that were found, and whose schedules have gone on since
         try:
             self._led = host.served(request.topic_id, request.partition)
             self._now_ms = self._led.partition.shard.append_time(0)  # without the clock of this broker alone
@@ -63,16 +65,30 @@ class TimerResolution(Pending[timer_resolve.Response]):
         except KafkaError as refused:
             self._refuse(refused.error_code, refused.message)
             return
-        if request.selection is None and request.operation != SHIFT and not self._may_be_refused:
+        self._reads_names = request.selection is None and (request.operation == SHIFT or self._may_be_refused)
+        if request.selection is None and not self._reads_names:
             self._decide_named()
             return
         scan = self._led.scan(self._ids)
-        if request.selection is None:
-            host.in_thread(lambda: dict(self._found_by(scan)), self._named)
+        if self._reads_names:
+            self._in_thread(lambda: dict(self._found_by(scan)), lambda found: self._named(scan, found))
         elif request.is_trial or self._is_delaying or self._may_be_refused:
-            host.in_thread(lambda: self._measured(scan), lambda found: self._select(scan, found))
+            self._in_thread(lambda: self._measured(scan), lambda found: self._select(scan, found))
         else:
             self._select(scan, _Measured())
+
+    def _in_thread(self, job: Callable[[], T], then: Callable[[T], None]) -> None:
+        """Run a job that reads what waits, then go on.  Refuse the request if either raises KafkaError."""
+
+        def done(found: T | KafkaError) -> None:
+            try:
+                if isinstance(found, KafkaError):
+                    raise found
+                then(found)
+            except KafkaError as refused:
+                self._refuse(refused.error_code, refused.message)
+
+        self._host.in_thread(job, done)
 
     @property
     def _is_delaying(self) -> bool:
@@ -126,6 +142,12 @@ class TimerResolution(Pending[timer_resolve.Response]):
         request, wanted = self._request, {*self._arrivals}
         for it in scan.records(request.selection or NOTHING_SELECTED, {*self._ids}):
             if not wanted or it.arrival in wanted:
+                if request.operation == SHIFT and not it.has_time:
+                    raise KafkaError(
+                        errors.INVALID_REQUEST,
+                        f"arrival {it.arrival}: its next occurrence, from which it would be shifted, is not known: "
+                        "install the newest version of tzdata for all brokers, or say the new time",
+                    )
                 yield it.arrival, it.due_ms if request.operation == CANCEL else self._moved(it)
 
     def _measured(self, scan: WaitingScan) -> "_Measured":
@@ -202,72 +224,71 @@ class TimerResolution(Pending[timer_resolve.Response]):
         self._decisions = chain(of_arrivals, of_ids)
         self._decide_next()
 
-    def _named(self, found: Mapping[int, int] | KafkaError) -> None:
+    def _named(self, scan: WaitingScan, found: Mapping[int, int]) -> None:
         """Decide about the records that a scan has found, of those that were named, with their new due times."""
-        request = self._request
-        try:
-            if isinstance(found, KafkaError):
-                raise found
-            self._check_shift(max(((due, it) for it, due in found.items()), default=NOT_FOUND))
-        except KafkaError as refused:
-            self._refuse(refused.error_code, refused.message)
-            return
-        self._outcome = self._missed(found)
-        if request.is_trial:
-            self._outcome = self._outcome._replace(changed=len(found))
+        self._check_shift(max(((due, it) for it, due in found.items()), default=NOT_FOUND))
+        if self._request.is_trial:
+            self._outcome = Outcome(changed=len(found))
             self._confirm()
             return
-        self._decisions = map(self._decision, _chunks([*found.items()]))
+        self._decisions = self._decisions_about(scan, [*found.items()])
         self._decide_next()
 
-    def _select(self, scan: WaitingScan, found: "_Measured | KafkaError") -> None:
+    def _select(self, scan: WaitingScan, found: "_Measured") -> None:
         """Decide about the records of a selection, of which `found` says how many there are if that is asked for."""
-        try:
-            if isinstance(found, KafkaError):
-                raise found
-            self._check_shift(found.last)
-        except KafkaError as refused:
-            self._refuse(refused.error_code, refused.message)
-            return
+        self._check_shift(found.last)
         if self._request.is_trial:
             self._outcome = Outcome(changed=found.records)
             self._confirm()
             return
-        self._selected = self._found_by(scan)
+        self._selected = _Selected(scan, self._found_by(scan))
         self._decide_next()
 
-    def _were_selected(self, found: Sequence[tuple[int, int]] | KafkaError) -> None:
-        if isinstance(found, KafkaError):
-            self._refuse(found.error_code, found.message)
-            return
+    def _were_selected(self, scan: WaitingScan, found: Sequence[tuple[int, int]]) -> None:
+        self._check_shift(max(((due, it) for it, due in found), default=NOT_FOUND))
         if found:
-            self._decisions = iter((self._decision(found),))
+            self._decisions = self._decisions_about(scan, found)
         else:
             self._selected = None
         self._decide_next()
 
-    def _decision(self, found: Sequence[tuple[int, int]]) -> Decision:
-        """Return what is decided about arrivals with these new due times."""
-        request = self._request
-        if request.operation == CANCEL:
-            return Cancel(request.partition, [it for it, _ in found])
-        return Reschedule(request.partition, dict(found))
+    def _decisions_about(self, scan: WaitingScan, found: Sequence[tuple[int, int]]) -> Iterator[Decision]:
+        """
+        Yield decisions about arrivals with these new due times, each when it is proposed.
 
-    def _missed(self, found: Collection[int]) -> Outcome:
-        """Count what was named and does not wait.  A selection leaves out what waits, too, so it misses nothing."""
+        Schedules that have gone on since the scan began are left for another one: of an occurrence that is released
+        meanwhile, the request has come too late.
+        """
+        before, is_cancel, number = scan.view.recurring, self._request.operation == CANCEL, self._request.partition
+        for chunk in _chunks(found):
+            now = self._led.timers.recurrences()
+            dues = {it: due for it, due in chunk if before.get(it) == now.get(it)}
+            self._outdated += [it for it, _ in chunk if it not in dues]
+            if dues:
+                yield Cancel(number, [*dues]) if is_cancel else Reschedule(number, dues)
+
+    def _with_missing(self, outcome: Outcome) -> Outcome:
+        """Return the outcome of a request that names records, of which a scan has found only those that wait."""
+        changed, over, _ = outcome
+        if self._ids:
+            return Outcome(changed, over, len(self._ids) - changed - over)
         end = self._led.timers.waiting.end
-        missing = set(self._arrivals).difference(found)
-        over = sum(0 <= it < end for it in missing)
-        ids = len(self._ids) - len(found) if self._ids else 0
-        return Outcome(0, over, len(missing) - over + ids)
+        unknown = sum(not 0 <= it < end for it in self._arrivals)
+        return Outcome(changed, len(self._arrivals) - changed - unknown, unknown)
 
     def _decide_next(self) -> None:
-        decision, selected = next(self._decisions, None), self._selected
+        decision = next(self._decisions, None)
+        if decision is None and self._selected is None and self._outdated:
+            scan = self._led.scan(arrivals=self._outdated)
+            self._selected, self._outdated = _Selected(scan, self._found_by(scan)), []
+        selected = self._selected
         if decision is not None:
             self._has_decided = True
             self._led.decide(decision, self._decided)
         elif selected is not None:
-            self._host.in_thread(lambda: [*islice(selected, ITEMS_MAX)], self._were_selected)
+            self._in_thread(
+                lambda: [*islice(selected.found, ITEMS_MAX)], lambda found: self._were_selected(selected.scan, found)
+            )
         else:
             self._confirm()
 
@@ -280,7 +301,7 @@ class TimerResolution(Pending[timer_resolve.Response]):
 
     def _confirm(self) -> None:
         """Answer; a request that has changed nothing must be sure that this broker still leads."""
-        changed, over, unknown = self._outcome
+        changed, over, unknown = self._with_missing(self._outcome) if self._reads_names else self._outcome
         self._led.partition.shard.confirm_leadership(
             lambda leads: (
                 self.complete(timer_resolve.Response(changed=changed, over=over, unknown=unknown))
@@ -293,6 +314,11 @@ class TimerResolution(Pending[timer_resolve.Response]):
         if self._has_decided and self._request.operation == SHIFT:  # every other request may be repeated
             code, message = SHIFT_LOST
         self.complete(timer_resolve.Response(error_code=code, error_message=message))
+
+
+class _Selected(NamedTuple):
+    scan: WaitingScan
+    found: Iterator[tuple[int, int]]  # arrivals, new due times
 
 
 class _Measured(NamedTuple):

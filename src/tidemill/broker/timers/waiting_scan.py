@@ -3,7 +3,7 @@
 The scan runs on another thread, with a copy of the bits: what it finds waited when it began.  Segments may be removed
 meanwhile, because nothing waits in them any more, or what does was moved to the kept log.
 
-A schedule whose last release is in the log, and its next occurrence not yet, is found with the occurrence that the
+A schedule whose newest release is in the log, and its next occurrence not yet, is found with the occurrence that the
 leader is about to log (`Recurrences`): the scan computes the same.
 """
 
@@ -25,7 +25,7 @@ from tidemill.timer.due_time import DELIVER_AT
 from tidemill.timer.schedule import BadSchedule, parse_schedule
 from tidemill.timer.timer_headers import SCHEDULE, TIMER_ID
 from tidemill.timer.waiting_bits import WaitingBits
-from tidemill.timer.waiting_set import Recurrence, WaitingView
+from tidemill.timer.waiting_set import NOT_YET_KNOWN, Recurrence, WaitingView
 
 LIST_BYTES_MAX: Final = 4 << 20  # of the records of one list, which are in memory together; fewer if it is short
 NOTHING_SELECTED: Final = Selection()
@@ -38,6 +38,7 @@ class WaitingRecord(NamedTuple):
     size_bytes: int
     timer_id: bytes | None
     record: Record  # with the producer's timestamp; without its value, unless the scan has values
+    has_time: bool = True  # False: its time zone is not known here, and `due_ms` is when it was released before
 
     @property
     def held_bytes(self) -> int:
@@ -168,31 +169,33 @@ class WaitingScan(NamedTuple):
                     yield from self._waiting(number, record, end - start, header.max_timestamp)
 
     def _waiting(self, arrival: int, record: Record, size: int, due_without_header: int) -> Iterator[WaitingRecord]:
-        """Yield a record that was read, unless it has a schedule whose last occurrence was released."""
+        """Yield a record that was read, unless it has a schedule that is over."""
         at_arrival, timer_id = due_without_header, None
         for name, value in record.headers:
             if name == DELIVER_AT:
                 at_arrival = int(value or b"")
             elif name == TIMER_ID:
                 timer_id = value
-        last = self.view.unscheduled.get(arrival)
-        due = self.view.due_ms(arrival, at_arrival) if last is None else _next_due_ms(record, last)
+        due: int | None = self.view.due_ms(arrival, at_arrival)
+        recurrence, has_time = self.view.recurring.get(arrival), True
+        if recurrence is not None and recurrence.next_ms == NOT_YET_KNOWN:
+            try:
+                due = _next_due_ms(record, recurrence)
+            except BadSchedule:
+                due, has_time = recurrence.last_ms, False
         if due is not None:
             shown = record if self.has_values else record._replace(value=None)
-            yield WaitingRecord(due, arrival, size, timer_id, shown)
+            yield WaitingRecord(due, arrival, size, timer_id, shown, has_time)
 
 
-def _next_due_ms(record: Record, last: Recurrence) -> int | None:
+def _next_due_ms(record: Record, recurrence: Recurrence) -> int | None:
     """
-    Return the occurrence of a record that follows the last one; None if there is none.  If its time zone is not known
-    here, it waits until that is known; then return the last one.
+    Return the occurrence after the newest release of a record; None if there is none.  Raise BadSchedule if its time
+    zone is not known here.
     """
-    try:
-        schedule = parse_schedule(record.headers)
-    except BadSchedule:
-        return last.last_ms
+    schedule = parse_schedule(record.headers)
     assert schedule is not None, "a record that recurs has a schedule"
-    return schedule.next(last.last_ms, last.released_ms)
+    return schedule.next(recurrence.last_ms, recurrence.released_ms)
 
 
 def first_due(

@@ -1,6 +1,7 @@
 """Records that wait are cancelled, replaced, rescheduled and listed; the answer says what became of each."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -564,12 +565,12 @@ def test_a_scan_holds_a_bounded_number_of_bytes(world: BrokerWorld, has_values: 
 @pytest.fixture
 def tick(world: BrokerWorld) -> int:
     """A schedule that has occurred, and whose next occurrence, which this returns, is not in the log yet."""
-    begin = world.clock.now_ms - 1_000
+    begin = world.clock.now_ms - 26_000
     send(world, (b"tick", named("a", [("tidemill-schedule", b"every 10s"), *due_at(begin)])))
     waiting = timers(world).waiting
-    waiting.release([0], begin)  # as a release that commits
+    waiting.release([0], begin + 25_000)  # as a late release that commits
     assert [0] == [*waiting.unscheduled]
-    return begin + 10_000
+    return begin + 30_000
 
 
 @pytest.mark.parametrize("is_trial", [True, False])
@@ -611,16 +612,120 @@ def test_a_schedule_is_listed_with_its_next_time_before_that_is_in_the_log(
     assert ([] if is_by_arrival else [0, 1, 0]) == list(page.counts)
 
 
+@contextmanager
+def with_unknown_zones() -> Iterator[None]:
+    """Let the broker have older time zone data than the one that has taken the record."""
+    with patch.object(waiting_scan, "parse_schedule", side_effect=BadSchedule("no such zone")):
+        yield
+
+
 def test_a_schedule_is_listed_with_its_last_time_while_its_zone_is_unknown(world: BrokerWorld, tick: int) -> None:
     """
-    A broker with older time zone data leads.  The list shows what an operator may cancel.
+    The list shows what an operator may cancel.
     """
-    with patch.object(
-        waiting_scan, "parse_schedule", side_effect=BadSchedule("tidemill-timezone='Mars': no such zone")
-    ):
+    with with_unknown_zones():
         page = listed(world, max_records=10)
+        cancelled = resolve(world, operation=CANCEL, selection=Selection())
 
-    assert [tick - 10_000] == [it.due_ms for it in page.records]
+    assert [tick - 30_000] == [it.due_ms for it in page.records]
+    assert (1, 0, 0) == outcome(cancelled)
+
+
+def test_a_schedule_is_not_shifted_while_its_zone_is_unknown(world: BrokerWorld, tick: int) -> None:
+    """
+    An occurrence that has been delivered would come again.
+    """
+    with with_unknown_zones():
+        refused = resolve(world, operation=SHIFT, due_ms=1_000, selection=Selection())
+        moved = resolve(world, operation=RESCHEDULE, due_ms=tick + 1, arrivals=[0])
+
+    assert errors.INVALID_REQUEST == refused.error_code
+    assert "arrival 0: its next occurrence" in (refused.error_message or "")
+    assert (1, 0, 0) == outcome(moved)
+
+
+HOURLY: Headers = [("tidemill-schedule", b"every 1h")]
+
+
+@pytest.mark.parametrize("named_by", [{"selection": Selection()}, {"timer_ids": [b"a"]}, {"arrivals": [0]}])
+def test_a_shift_behind_a_release_moves_the_next_occurrence(world: BrokerWorld, named_by: dict[str, Any]) -> None:
+    """
+    The release is in the log, and not committed, when the request comes.
+    """
+    due, client = world.clock.now_ms + 100, Client(world)
+    send(world, (b"x", named("a", [*HOURLY, *due_at(due)])))
+    world.writes = False
+    world.pass_time(200)
+    assert led(world)._in_flight
+
+    shifted = timer_resolve.Request(topic_id=topic_id(world), partition=0, operation=SHIFT, due_ms=HOUR_MS, **named_by)
+    client.send(shifted, 0)
+    world.stabilize()
+    world.writes = True
+    world.stabilize()
+
+    assert (1, 0, 0) == outcome(client.answer(timer_resolve.API, 0))
+    assert [b"x"] == values(world)
+    assert due + 2 * HOUR_MS == timers(world).waiting.recurring[0].next_ms
+
+
+@pytest.mark.parametrize("named_by", [{"selection": Selection()}, {"timer_ids": [b"a", b"b"]}, {"arrivals": [0, 1]}])
+def test_a_shift_moves_the_next_occurrence_of_what_is_released_while_it_reads(
+    world: BrokerWorld, named_by: dict[str, Any]
+) -> None:
+    """
+    What has gone on is read again; the rest is shifted as it was found.
+    """
+    due, client = world.clock.now_ms + 100, Client(world)
+    send(world, (b"x", named("a", [*HOURLY, *due_at(due)])), (b"y", named("b", [*HOURLY, *due_at(due + HOUR_MS)])))
+    world.reads = False
+    shifted = timer_resolve.Request(topic_id=topic_id(world), partition=0, operation=SHIFT, due_ms=HOUR_MS, **named_by)
+    client.send(shifted, 0)
+    world.stabilize()
+    world.pass_time(200)
+    assert [b"x"] == values(world)
+
+    world.reads = True
+    world.stabilize()
+
+    assert (2, 0, 0) == outcome(client.answer(timer_resolve.API, 0))
+    assert [due + 2 * HOUR_MS] * 2 == [it.next_ms for it in timers(world).waiting.recurring.values()]
+
+
+def test_a_range_of_times_lets_a_schedule_go_on_whose_occurrence_was_released_meanwhile(world: BrokerWorld) -> None:
+    due, client = world.clock.now_ms + 100, Client(world)
+    send(world, (b"x", named("a", [*HOURLY, *due_at(due)])))
+    world.reads = False
+    selection = Selection(due_from_ms=due, due_before_ms=due + 1)
+    request = timer_resolve.Request(topic_id=topic_id(world), partition=0, operation=CANCEL, selection=selection)
+    client.send(request, 0)
+    world.stabilize()
+    world.pass_time(200)
+
+    world.reads = True
+    world.stabilize()
+
+    assert (0, 0, 0) == outcome(client.answer(timer_resolve.API, 0))
+    assert ([b"x"], 1) == (values(world), timers(world).waiting.count)
+
+
+def test_a_record_that_ends_while_a_shift_reads_counts_as_over(world: BrokerWorld) -> None:
+    """
+    Also one with a schedule.
+    """
+    client = Client(world)
+    send(world, (b"x", named("a", HOURLY)), (b"y", named("b", delay("1h"))))
+    world.reads = False
+    shifted = timer_resolve.Request(
+        topic_id=topic_id(world), partition=0, operation=SHIFT, due_ms=5, arrivals=[0, 1, 7]
+    )
+    client.send(shifted, 0)
+    world.stabilize()
+    world.reads = True
+    resolve(world, operation=CANCEL, arrivals=[0, 1])
+    world.stabilize()
+
+    assert (0, 2, 1) == outcome(client.answer(timer_resolve.API, 0))
 
 
 def test_a_schedule_that_is_over_is_not_listed(world: BrokerWorld, tick: int) -> None:
