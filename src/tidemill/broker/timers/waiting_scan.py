@@ -143,14 +143,19 @@ class WaitingScan(NamedTuple):
     # Parts of a scan: each removes what it yields from the bits `left`, and yields nothing else that waits.
 
     def _placed(self, left: WaitingBits) -> Iterator[WaitingRecord]:
-        for arrival, kept in self.only or ():
-            log, offset = (self.logs.arrivals, arrival) if kept is None else (self.logs.kept, kept)
-            end = self.view.end if kept is None else self.kept_end
-            for _, batch in islice(positioned_batches(log, offset, end), 1):
-                header = read_header(batch)
-                for number, (record, (start, end)) in enumerate(records_of(batch, header), header.base_offset):
-                    if number == offset and left.remove(arrival):
-                        yield from self._waiting(arrival, record, end - start, header.max_timestamp)
+        only, logs = self.only or (), self.logs
+        in_arrivals = {it.arrival: it.arrival for it in only if it.kept is None}
+        in_kept = {it.kept: it.arrival for it in only if it.kept is not None}
+        for log, arrivals, end in ((logs.arrivals, in_arrivals, self.view.end), (logs.kept, in_kept, self.kept_end)):
+            for offset in sorted(arrivals):
+                if not left.waits(arrivals[offset]):
+                    continue  # it was in the batch of an earlier one
+                for _, batch in islice(positioned_batches(log, offset, end), 1):
+                    header = read_header(batch)
+                    for number, (record, (start, stop)) in enumerate(records_of(batch, header), header.base_offset):
+                        arrival = arrivals.get(number)
+                        if arrival is not None and left.remove(arrival):
+                            yield from self._waiting(arrival, record, stop - start, header.max_timestamp)
 
     def _kept(self, left: WaitingBits) -> Iterator[WaitingRecord]:
         for _, batch in positioned_batches(self.logs.kept, self.kept_start, self.kept_end):

@@ -30,6 +30,7 @@ from tidemill.batches.builder import build_batch
 from tidemill.broker.clients.connection_memory import RESPONSE_BYTES_MIN, RESPONSES_BYTES_MAX
 from tidemill.broker.timers import timer_requests, waiting_scan
 from tidemill.broker.timers.led_timers import LedTimers
+from tidemill.broker.timers.positioned_batches import positioned_batches
 from tidemill.broker.timers.waiting_scan import LIST_BYTES_MAX, WaitingRecord, WaitingScan, first_due
 from tidemill.model import errors
 from tidemill.peer import timer_list, timer_resolve
@@ -736,3 +737,22 @@ def test_a_schedule_that_is_over_is_not_listed(world: BrokerWorld, tick: int) ->
     waiting.recurring[0] = waiting.recurring[0]._replace(last_ms=DUE_MS_MAX)
 
     assert [] == list(listed(world, max_records=10).records)
+
+
+def test_a_batch_is_read_once_for_all_of_its_records_that_are_named(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+
+    def counted(*where: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return positioned_batches(*where)
+
+    for batch in range(2):
+        send(world, *((b"%d" % it, named(f"{batch} {it}", delay("1h"))) for it in range(100)))
+    monkeypatch.setattr(waiting_scan, "positioned_batches", counted)
+
+    page = listed(world, max_records=200, timer_ids=[b"%d %d" % (batch, it) for batch in range(2) for it in range(99)])
+
+    assert (198, 2) == (len(page.records), reads)
