@@ -29,7 +29,7 @@ from tidemill.timer.timer_changes import (
 )
 from tidemill.timer.timer_command import Cancel, CancelIds, Recur, Reschedule
 from tidemill.timer.waiting_bits import CHUNK, CHUNK_BYTES, MalformedBits
-from tidemill.timer.waiting_set import Outcome, Recurrence, WaitingSet, WaitingView
+from tidemill.timer.waiting_set import Outcome, Recurrence, WaitingSet
 
 _HEAD: Final = Struct(">IQQ")  # length of the waiting set, first and end offset of the kept log
 SEARCHED_CHUNKS_MAX: Final = 200  # in one search for the first arrival that is needed: 13 million arrivals, about 4 ms
@@ -120,9 +120,10 @@ class TimerPartition:
                     found[number] = found[number].after_release(change.append_time)
         return found
 
-    def view(self) -> WaitingView:
-        """Return a copy of what waits, for other threads, with schedules as far as the log says."""
-        return self.waiting.view()._replace(recurring=dict(self.recurrences()))
+    @property
+    def last_release(self) -> int | None:
+        """The last entry with a release that is not committed."""
+        return next((index for index, it in reversed(self._pending) if isinstance(it, Released)), None)
 
     @property
     def holds_any(self) -> bool:

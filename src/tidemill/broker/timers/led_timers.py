@@ -181,7 +181,13 @@ class LedTimers:
         if arrivals is not None:
             only = [NamedArrival(it, timers.kept_offset(it)) for it in arrivals if timers.waiting.waits(it)]
         return WaitingScan(
-            self._logs, timers.view(), self._logs.arrivals.log_start, kept.start, kept.end, only, has_values=has_values
+            self._logs,
+            timers.waiting.view(),
+            self._logs.arrivals.log_start,
+            kept.start,
+            kept.end,
+            only,
+            has_values=has_values,
         )
 
     def decide(self, decision: Decision, then: Callable[[Outcome | None], None]) -> None:

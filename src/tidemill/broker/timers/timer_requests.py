@@ -7,7 +7,7 @@ list      leadership is confirmed ─▶ a scan on another thread ─▶ records
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final, NamedTuple, TypeVar
 
@@ -69,13 +69,18 @@ class TimerResolution(Pending[timer_resolve.Response]):
         if request.selection is None and not self._reads_names:
             self._decide_named()
             return
-        scan = self._led.scan(self._ids)
+        scan = self._scan(self._ids)
         if self._reads_names:
             self._in_thread(lambda: dict(self._found_by(scan)), lambda found: self._named(scan, found))
         elif request.is_trial or self._is_delaying or self._may_be_refused:
             self._in_thread(lambda: self._measured(scan), lambda found: self._select(scan, found))
         else:
             self._select(scan, _Measured())
+
+    def _scan(self, timer_ids: Collection[bytes] = (), arrivals: Collection[int] | None = None) -> WaitingScan:
+        """Return a scan of what waits, with schedules as far as the log says: decisions come behind what is there."""
+        scan = self._led.scan(timer_ids, arrivals)
+        return scan._replace(view=scan.view._replace(recurring=dict(self._led.timers.recurrences())))
 
     def _in_thread(self, job: Callable[[], T], then: Callable[[T], None]) -> None:
         """Run a job that reads what waits, then go on.  Refuse the request if either raises KafkaError."""
@@ -279,7 +284,7 @@ class TimerResolution(Pending[timer_resolve.Response]):
     def _decide_next(self) -> None:
         decision = next(self._decisions, None)
         if decision is None and self._selected is None and self._outdated:
-            scan = self._led.scan(arrivals=self._outdated)
+            scan = self._scan(arrivals=self._outdated)
             self._selected, self._outdated = _Selected(scan, self._found_by(scan)), []
         selected = self._selected
         if decision is not None:
@@ -300,15 +305,23 @@ class TimerResolution(Pending[timer_resolve.Response]):
         self._decide_next()
 
     def _confirm(self) -> None:
-        """Answer; a request that has changed nothing must be sure that this broker still leads."""
+        """
+        Answer; a request that has changed nothing must be sure that this broker still leads.  The releases in the log,
+        by which schedules have gone on, must have been committed.
+        """
         changed, over, unknown = self._with_missing(self._outcome) if self._reads_names else self._outcome
-        self._led.partition.shard.confirm_leadership(
-            lambda leads: (
+        shard, timers = self._led.partition.shard, self._led.timers
+
+        def answer(is_true: bool) -> None:
+            if is_true:
                 self.complete(timer_resolve.Response(changed=changed, over=over, unknown=unknown))
-                if leads
-                else self._refuse(*LOST)
-            )
-        )
+            else:
+                self._refuse(*LOST)
+
+        if timers.waiting.recurring and timers.last_release is not None:
+            shard.when_committed(timers.last_release, answer)  # which also shows that this broker leads
+        else:
+            shard.confirm_leadership(answer)
 
     def _refuse(self, code: int, message: str | None) -> None:
         if self._has_decided and self._request.operation == SHIFT:  # every other request may be repeated

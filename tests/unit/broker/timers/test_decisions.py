@@ -710,6 +710,28 @@ def test_a_range_of_times_lets_a_schedule_go_on_whose_occurrence_was_released_me
     assert ([b"x"], 1) == (values(world), timers(world).waiting.count)
 
 
+def test_an_answer_waits_for_the_release_by_which_a_schedule_has_gone_on(world: BrokerWorld) -> None:
+    """
+    If the release is lost with the leader, the schedule waits for the same occurrence, which a request had chosen.  A
+    list shows what is committed.
+    """
+    due, client = world.clock.now_ms + 100, Client(world)
+    send(world, (b"x", named("a", [*HOURLY, *due_at(due)])))
+    world.writes = False
+    world.pass_time(200)
+    selection = Selection(due_from_ms=due, due_before_ms=due + 1)
+    asked = timer_resolve.Request(topic_id=topic_id(world), partition=0, operation=CANCEL, selection=selection)
+    client.send(asked, 0)
+    world.stabilize()
+
+    assert client.answer(timer_resolve.API, 0) is None
+    assert [due] == [it.due_ms for it in listed(world, max_records=10).records]
+    world.writes = True
+    world.stabilize()
+    assert (0, 0, 0) == outcome(client.answer(timer_resolve.API, 0))
+    assert ([b"x"], 1) == (values(world), timers(world).waiting.count)
+
+
 def test_a_record_that_ends_while_a_shift_reads_counts_as_over(world: BrokerWorld) -> None:
     """
     Also one with a schedule.
