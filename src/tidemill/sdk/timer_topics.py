@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 from urllib.parse import quote
@@ -29,7 +30,7 @@ class TimerTopics:
         self._requests: dict[str, asyncio.Task[SendFailed | None]] = {}
 
     def close(self) -> None:
-        """End the requests that are under way."""
+        """End the requests that are under way; those that wait for them get SendFailed."""
         for it in self._requests.values():
             it.cancel()
 
@@ -74,7 +75,9 @@ class TimerTopics:
                 return
             refused_at, problem = self._refused.get(topic, (0.0, None))
             if problem is None or refused_at <= asked_at:
-                problem = await asyncio.shield(self._request(topic))
+                request = self._request(topic)
+                await asyncio.wait([request])  # `shield` would end this caller, too, when `close` cancels the request
+                problem = self._refused[topic][1] if request.cancelled() else request.result()
             if problem is not None:
                 raise type(problem)(*problem.args)  # one for each caller: an exception collects its tracebacks
 
@@ -87,8 +90,14 @@ class TimerTopics:
         """Return the request for the kind of a topic, which is under way, or begins now."""
         if topic not in self._requests:
             self._requests[topic] = asyncio.create_task(self._ask(topic))
-            self._requests[topic].add_done_callback(lambda _: self._requests.pop(topic))
+            self._requests[topic].add_done_callback(partial(self._ended, topic))
         return self._requests[topic]
+
+    def _ended(self, topic: str, request: "asyncio.Task[SendFailed | None]") -> None:
+        del self._requests[topic]
+        if request.cancelled():  # perhaps before it began
+            closed = SendFailed(f"a record was not written to topic {topic}: the client was closed meanwhile")
+            self._refused[topic] = monotonic(), closed
 
     async def _ask(self, topic: str) -> SendFailed | None:
         """Take note of what brokers say about a topic, and return why records for timers are not written to it."""

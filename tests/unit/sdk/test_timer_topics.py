@@ -237,6 +237,37 @@ def test_a_request_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None
     asyncio.run(run())
 
 
+def test_callers_that_wait_fail_when_the_client_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were not cancelled themselves.  The request of one of them has not begun yet."""
+
+    async def silent(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def closed(topics: TimerTopics) -> None:
+        waiting = [asyncio.ensure_future(topics.check("t")) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        waiting.append(asyncio.ensure_future(topics.check("u")))
+        await asyncio.sleep(0)
+        topics.close()
+        found = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 20)
+        assert [
+            ("SendFailed", f"a record was not written to topic {topic}: the client was closed meanwhile")
+            for topic in "tttu"
+        ] == [(type(it).__name__, str(it)) for it in found]
+
+    async def closed_in_a_group(topics: TimerTopics) -> None:
+        with pytest.raises(ExceptionGroup) as failed:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(topics.check("t"))
+                await asyncio.sleep(0.01)
+                topics.close()
+        assert ["SendFailed"] == [type(it).__name__ for it in failed.value.exceptions]
+
+    monkeypatch.setattr(TimerTopics, "_described", silent)
+    checked([], closed)
+    checked([], closed_in_a_group)
+
+
 @pytest.mark.parametrize("more", [{"delay": "5m"}, {"timer_id": "x"}, {"timer_id": "x", "schedule": "every 1m"}])
 def test_both_clients_send_no_record_with_a_delay_to_another_topic(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
