@@ -6,6 +6,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, Final
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from tidemill.sdk.api_client import ApiClient
 from tidemill.sdk.problems import BrokersUnavailable, RequestRefused, SendFailed
@@ -26,7 +27,7 @@ class TimerTopics:
         self._known: dict[str, float] = {}  # monotonic seconds at which brokers said that a topic is of kind timer
         # and at which this was found instead; None: `is_timer` has waited long enough, but `check` may wait longer
         self._refused: dict[str, tuple[float, SendFailed | None]] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns = WeakValueDictionary[str, asyncio.Lock]()  # those that callers hold or wait for
         self._requests: dict[str, asyncio.Task[SendFailed | None]] = {}
 
     def close(self) -> None:
@@ -82,7 +83,11 @@ class TimerTopics:
                 raise type(problem)(*problem.args)  # one for each caller: an exception collects its tracebacks
 
     async def turn(self, topic: str) -> None:
-        """Wait behind the callers of `check`, and ask nothing."""
+        """
+        Wait behind the callers of `check`, if there are some, and ask nothing.
+
+        This takes as long as their `check`: until a broker answers, or none has done so for the client's timeout.
+        """
         async with self._turns.setdefault(topic, asyncio.Lock()):
             pass
 

@@ -70,6 +70,18 @@ def test_no_caller_passes_those_that_have_waited() -> None:
     checked([MISSING, TIMER], many)
 
 
+def test_the_turns_of_a_topic_end_with_its_callers() -> None:
+    """A program may have many topics, such as one for each that waits for a response."""
+
+    async def some(topics: TimerTopics) -> None:
+        await topics.turn("a")
+        await asyncio.gather(topics.check("b"), topics.turn("b"))
+        await asyncio.gather(topics.check("c"), topics.turn("c"), return_exceptions=True)
+        assert {} == dict(topics._turns)
+
+    checked([TIMER, LOG], some)
+
+
 def test_callers_that_wait_share_a_refusal() -> None:
     """Each with an exception of its own: one that is raised again collects the tracebacks of all."""
 
