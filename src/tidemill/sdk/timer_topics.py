@@ -80,7 +80,8 @@ class TimerTopics:
                 await asyncio.wait([request])  # `shield` would end this caller, too, when `close` cancels the request
                 problem = self._refused[topic][1] if request.cancelled() else request.result()
             if problem is not None:
-                raise type(problem)(*problem.args)  # one for each caller: an exception collects its tracebacks
+                # one for each caller: an exception collects its tracebacks
+                raise type(problem)(*problem.args) from problem.__cause__
 
     async def turn(self, topic: str) -> None:
         """
@@ -111,10 +112,10 @@ class TimerTopics:
             problem = _problem(topic, await self._described(topic))
         except RequestRefused as refused:
             fix = " and tidemill.kind=timer" if refused.status == 404 else ""
-            problem = SendFailed(f"a record was not written to topic {topic}: {refused}{fix}")
+            problem = _failed(topic, refused, fix)
         except BrokersUnavailable as failed:
             if topic not in self._known:  # records need the API less than a check of what was right so far
-                problem = SendFailed(f"a record was not written to topic {topic}: {failed}")
+                problem = _failed(topic, failed)
         if problem is None:
             self._known[topic] = monotonic()
         else:
@@ -143,6 +144,12 @@ def _problem(topic: str, described: Mapping[str, Any]) -> NoTimerTopic | None:
         f"a record was not written to topic {topic}: the topic is of kind {kind}, which has neither delays nor timers; "
         "leave out delay, at, timer_id and schedule, or create the topic with tidemill.kind=timer"
     )
+
+
+def _failed(topic: str, cause: Exception, fix: str = "") -> SendFailed:
+    failed = SendFailed(f"a record was not written to topic {topic}: {cause}{fix}")
+    failed.__cause__ = cause.with_traceback(None)  # the client keeps both, which need no frames of a request
+    return failed
 
 
 def _is_recent(asked_at: float | None) -> bool:

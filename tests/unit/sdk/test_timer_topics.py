@@ -13,7 +13,7 @@ from tidemill.sdk import timer_topics
 from tidemill.sdk.api_client import ApiClient
 from tidemill.sdk.async_mill import AsyncMill
 from tidemill.sdk.mill import Mill
-from tidemill.sdk.problems import SendFailed
+from tidemill.sdk.problems import BrokersUnavailable, RequestRefused, SendFailed
 from tidemill.sdk.record import NewRecord, Sent
 from tidemill.sdk.sender import KafkaSender
 from tidemill.sdk.timer_topics import TimerTopics
@@ -169,6 +169,26 @@ def test_brokers_that_do_not_answer_fail_the_record() -> None:
             await topics.check("t")
 
     checked([answer(503, {"detail": "later"})], refused)
+
+
+@pytest.mark.parametrize(
+    ("described", "cause"), [(MISSING, RequestRefused), (answer(503, {"detail": "later"}), BrokersUnavailable)]
+)
+def test_a_failure_has_its_cause(
+    monkeypatch: pytest.MonkeyPatch, described: httpx.Response, cause: type[Exception]
+) -> None:
+    """Callers share it, while what is raised, and collects tracebacks, is their own."""
+    monkeypatch.setattr(timer_topics, "NEW_TOPIC_S_MAX", 0.0)
+
+    async def failed(topics: TimerTopics) -> None:
+        found = await asyncio.gather(*(topics.check("t") for _ in range(2)), return_exceptions=True)
+        assert ["SendFailed"] * 2 == [type(it).__name__ for it in found]
+        assert 2 == len({*map(id, found)})
+        for it in found:
+            assert isinstance(it, SendFailed) and isinstance(it.__cause__, cause)
+            assert it.__cause__.__traceback__ is None
+
+    checked([described], failed)
 
 
 def test_a_caller_that_leaves_does_not_end_the_question_of_another() -> None:
