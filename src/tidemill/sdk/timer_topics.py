@@ -25,7 +25,8 @@ class TimerTopics:
     def __init__(self, api: Callable[[], ApiClient]) -> None:
         self._api = api
         self._known: dict[str, float] = {}  # monotonic seconds at which brokers said that a topic is of kind timer
-        # and at which this was found instead; None: `is_timer` has waited long enough, but `check` may wait longer
+        # monotonic seconds at which brokers said that a topic is of another kind, or did not answer, and the failure
+        # of records with a delay: None if only `is_timer` has given up, which does not wait as long as `check`
         self._refused: dict[str, tuple[float, SendFailed | None]] = {}
         self._turns = WeakValueDictionary[str, asyncio.Lock]()  # those that callers hold or wait for
         self._requests: dict[str, asyncio.Task[SendFailed | None]] = {}
