@@ -73,7 +73,7 @@ class TimerTopics:
         """
         asked_at = monotonic()
         async with self._turns.setdefault(topic, asyncio.Lock()):
-            if self.is_known(topic) or self._known.get(topic, 0.0) > asked_at:
+            if self.is_known(topic):
                 return
             refused_at, problem = self._refused.get(topic, (0.0, None))
             if problem is None or refused_at <= asked_at:
