@@ -135,10 +135,13 @@ class GroupAdmin:
     def _commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         about = f"group {group!r}"
         changes = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
-        futures = self._client.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, changes)], request_timeout=REQUEST_TIMEOUT_S
+        self._answer(
+            group,
+            lambda it: it.alter_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, changes)], request_timeout=REQUEST_TIMEOUT_S
+            )[group],
+            lambda it: self._check(it.topic_partitions, about),
         )
-        self._check(awaited(futures[group], about, self._bootstrap).topic_partitions, about)
 
     def delete(self, group: str) -> None:
         self._answer(group, lambda it: it.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)[group])
@@ -175,15 +178,20 @@ class GroupAdmin:
             raise
         return None if described.state is ConsumerGroupState.DEAD else described
 
-    def _answer(self, group: str, ask: Callable[[AdminClient], "Future[T]"]) -> T:
+    def _answer(
+        self, group: str, ask: Callable[[AdminClient], "Future[T]"], check_answer: Callable[[T], None] = lambda _: None
+    ) -> T:
         """
-        Return the coordinator's response.  After it has moved, a new client asks: librdkafka remembers the coordinator
-        of a group, also after NOT_COORDINATOR.
+        Return the coordinator's response.  `check_answer` raises `Failed` if the response contains an error.  After the
+        coordinator has moved, a new client asks: librdkafka remembers the coordinator of a group, also after
+        NOT_COORDINATOR.
         """
         deadline = time.monotonic() + REQUEST_TIMEOUT_S
         while True:
             try:
-                return awaited(ask(self._client), f"group {group!r}", self._bootstrap)
+                answer = awaited(ask(self._client), f"group {group!r}", self._bootstrap)
+                check_answer(answer)
+                return answer
             except Failed as problem:
                 if problem.name not in _MOVED or time.monotonic() > deadline:
                     raise

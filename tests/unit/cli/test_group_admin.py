@@ -165,6 +165,23 @@ def test_a_group_whose_coordinator_moves_is_described_and_deleted() -> None:
         assert [2, 1] == [broker_id for broker_id, name in asked if name == "delete_groups"]
 
 
+def test_the_offsets_of_a_group_whose_coordinator_moves_are_reset() -> None:
+    """
+    NOT_COORDINATOR of the partitions of a commit is answered by looking for the new coordinator, too.
+    """
+    with FakeCluster(broker_count=2) as cluster:
+        moved = cluster.groups["g"] = Group()
+        bootstrap = ",".join(f"{host}:{port}" for host, port in cluster.settings().bootstrap)
+        topics = SimpleNamespace(client=AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}))
+        admin = GroupAdmin(bootstrap, topics, SimpleNamespace(), SimpleNamespace())  # type: ignore[arg-type]
+        admin.type_without_members("g", "")  # as `groups reset` does: now librdkafka remembers the coordinator
+        moved.coordinator = 2
+        admin.set_offsets("g", {("t", 0): 5, ("t", 1): 6}, is_share=False)
+
+        assert {("t", 0): 5, ("t", 1): 6} == moved.offsets
+        assert [1, 2] == [broker_id for broker_id, name, *_ in cluster.requests if name == "offset_commit"]
+
+
 def test_a_refusal_to_return_offsets_is_named() -> None:
     """The error has the name of the broker's error code, so that scripts can tell why."""
     with FakeCluster() as cluster:
