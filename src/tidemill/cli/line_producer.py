@@ -16,6 +16,8 @@ from tidemill.cli.output import counted
 from tidemill.cli.topic_admin import TopicAdmin, check_partition
 from tidemill.client.producer_properties import PRODUCER_PROPERTIES
 from tidemill.model.topic_kind import TopicKind
+from tidemill.timer.schedule import BATCH_SCHEDULES_MAX
+from tidemill.timer.timer_headers import SCHEDULE
 from tidemill.timer.timer_problem import timer_problem
 
 REFUSALS_SHOWN_MAX: Final = 10  # the first refusals are printed to show the cause; further refusals are only counted
@@ -55,7 +57,7 @@ class LineProducer:
         self._leaders = _leaders(TopicAdmin(bootstrap, deadline), topic, create=create)
         if partition is not None:
             check_partition(topic, partition, self._leaders)
-        config = client_config(
+        self._config = client_config(
             bootstrap,
             deadline,
             **{
@@ -65,7 +67,8 @@ class LineProducer:
                 "message.max.bytes": RECORD_BYTES_MAX,
             },
         )
-        self._producer = Producer(config)
+        self._producer = Producer(self._config)
+        self._bounds_schedules = False
 
     def send(self, record: dict[str, Any], line_number: int) -> None:
         """
@@ -77,6 +80,8 @@ class LineProducer:
         if problem is not None and self._is_timer_topic:
             self.refuse(f"line {line_number}: INVALID_RECORD: {problem}")
             return
+        if headers and not self._bounds_schedules and any(name == SCHEDULE for name, _ in headers):
+            self._bound_schedules()
 
         def delivered(error: KafkaError | None, message: Any) -> None:
             if error is None:
@@ -98,6 +103,15 @@ class LineProducer:
             else:
                 self._producer.poll(0)
                 return
+
+    def _bound_schedules(self) -> None:
+        """
+        Send no more records in a batch than a timer topic accepts schedules.  Not done before the first schedule, since
+        small batches make other lines slower.  The records before it are waited for, so that the order is kept.
+        """
+        self.flush()
+        self._producer = Producer({**self._config, "batch.num.messages": BATCH_SCHEDULES_MAX})
+        self._bounds_schedules = True
 
     @cached_property
     def _is_timer_topic(self) -> bool:

@@ -10,6 +10,7 @@ from tests.integration.cli.dev_cluster import Cluster
 from tests.integration.cli.terminal import on_terminal
 from tests.integration.http.http_client import wait_for
 from tests.integration.timers.conftest import HOUR_MS, TimerTopic
+from tidemill.timer.schedule import BATCH_SCHEDULES_MAX
 
 COUNT = 7
 
@@ -225,3 +226,18 @@ def test_produce_refuses_a_bad_line_before_its_batch_is_sent(timers: Timers) -> 
     assert "refused: line 2: INVALID_RECORD: tidemill-delay='soon': write whole milliseconds" in to_timers.err
     assert "produced 2 records" in to_timers.err and ", 1 refused" in to_timers.err
     assert "produced 3 records" in to_log.err
+
+
+def test_produce_sends_more_schedules_than_a_batch_may_have(timers: Timers) -> None:
+    """
+    A broker would refuse a batch with all of them.
+    """
+    count = 3 * BATCH_SCHEDULES_MAX
+    headers = [["tidemill-schedule", "every 1h"]]
+    lines = [{"value": "v", "headers": [*headers, ["tidemill-timer-id", f"s{it}"]]} for it in range(count)]
+    stdin = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+    options = ("--partition", "0", "--format", "json")
+
+    produced = tidemill("produce", timers.topic.name, *options, bootstrap=timers.bootstrap, stdin=stdin)
+
+    assert 0 == produced.exit_code and f"produced {count} records" in produced.err, produced.err

@@ -1,15 +1,20 @@
-"""How long a producer of lines waits for the metadata of its topic."""
+"""How a producer of lines looks up its topic, and batches schedules."""
 
+import time
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from tests.unit.client.fake_cluster import FakeCluster
+from tidemill.batches.records import read_records
 from tidemill.cli.failure import ExitCode, Failed
 from tidemill.cli.line_producer import LineProducer
 from tidemill.client import port_probe
 from tidemill.client.port_probe import PortProtocol
+from tidemill.timer.schedule import BATCH_SCHEDULES_MAX
+from tidemill.wire.schema import Message
 
 
 class SilentAdmin:
@@ -47,3 +52,32 @@ def test_the_timeout_bounds_the_look_up_of_the_topic(monkeypatch: pytest.MonkeyP
 
     assert ExitCode.NO_BROKER is raised.value.exit_code
     assert 2 == len(waits_s) and max(waits_s) <= 0.5
+
+
+def producer_for(cluster: FakeCluster) -> LineProducer:
+    return LineProducer(",".join(f"{host}:{port}" for host, port in cluster.settings().bootstrap), "t")
+
+
+def test_a_batch_has_no_more_schedules_than_a_timer_topic_accepts() -> None:
+    """
+    Records without a schedule need no bound.  The order of the lines is kept.
+    """
+    plain, schedules = BATCH_SCHEDULES_MAX + 100, 2 * BATCH_SCHEDULES_MAX + 100
+
+    def hook(_: int, name: str, __: Message) -> None:
+        if name == "init_producer_id":
+            time.sleep(0.5)  # lines that are sent meanwhile are batched together
+
+    with FakeCluster() as cluster:
+        cluster.hook = hook
+        producer = producer_for(cluster)
+        for number in range(plain + schedules):
+            headers = [("tidemill-timer-id", b"%d" % number), ("tidemill-schedule", b"every 1h")]
+            producer.send({"value": b"%d" % number, "headers": headers if number >= plain else []}, number)
+        producer.flush()
+
+    batches = [read_records(batch) for batch in cluster.partition.batches]
+    assert [b"%d" % number for number in range(plain + schedules)] == [it.value for batch in batches for it in batch]
+    assert plain == len(batches[0])
+    assert BATCH_SCHEDULES_MAX == max(len(batch) for batch in batches[1:])
+    assert plain + schedules == producer.produced_count

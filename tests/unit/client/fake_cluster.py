@@ -369,6 +369,7 @@ class FakeCluster:
                 metadata.Response.Broker(node_id=broker_id, host="127.0.0.1", port=listener.getsockname()[1])
                 for broker_id, listener in self._listeners.items()
             ],
+            controller_id=min(self._listeners),
             topics=[self._topic_metadata(name) for name in names],
         )
 
