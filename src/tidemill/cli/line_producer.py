@@ -73,7 +73,8 @@ class LineProducer:
     def send(self, record: dict[str, Any], line_number: int) -> None:
         """
         Queue a record, waiting while the client's queue is full.  If the record is refused, the message names
-        `line_number`.  A record that a timer topic would refuse, together with its batch, is refused here.
+        `line_number`.  A record with headers that no timer topic accepts is refused here, because a broker would refuse
+        its batch with it.  Only brokers know the limits of the topic.
         """
         headers = record.get("headers")
         problem = timer_problem(headers, round(time.time() * 1_000)) if headers else None
