@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections import Counter
-from functools import cached_property
+from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Node, Producer
@@ -24,6 +24,7 @@ REFUSALS_SHOWN_MAX: Final = 10  # the first refusals are printed to show the cau
 PARTITIONS_SHOWN_MAX: Final = 10  # the summary of timed-out records names at most this many partitions
 FLUSH_POLL_S: Final = 0.5  # seconds per poll; Ctrl-C takes effect after at most this time
 LOOKUP_TIMEOUT_S: Final = 2.0  # for looking up the kind of the topic, and the leaders of records that timed out
+LOOKUP_PAUSE_S: Final = 10.0  # after a look-up of the kind without an answer, so that bad records are not slow
 RECORD_BYTES_MAX: Final = 1_000_000_000  # the highest that librdkafka allows, so that only the broker's limit applies
 ANY_PARTITION: Final = -1  # the partition number of a record until librdkafka has chosen a partition
 
@@ -69,6 +70,8 @@ class LineProducer:
         )
         self._producer = Producer(self._config)
         self._bounds_schedules = False
+        self._is_timer_topic: bool | None = None  # None until a broker has answered
+        self._next_lookup_s = 0.0
 
     def send(self, record: dict[str, Any], line_number: int) -> None:
         """
@@ -78,7 +81,7 @@ class LineProducer:
         """
         headers = record.get("headers")
         problem = timer_problem(headers, round(time.time() * 1_000)) if headers else None
-        if problem is not None and self._is_timer_topic:
+        if problem is not None and self._is_for_timers():
             self.refuse(f"line {line_number}: INVALID_RECORD: {problem}")
             return
         if headers and not self._bounds_schedules and any(name == SCHEDULE for name, _ in headers):
@@ -114,13 +117,17 @@ class LineProducer:
         self._producer = Producer({**self._config, "batch.num.messages": BATCH_SCHEDULES_MAX})
         self._bounds_schedules = True
 
-    @cached_property
-    def _is_timer_topic(self) -> bool:
-        """Whether a broker says so; False, too, if none answers: then brokers refuse bad records themselves."""
-        try:
-            return TopicAdmin(self._bootstrap, Deadline(LOOKUP_TIMEOUT_S)).kind_of(self._topic) == TopicKind.TIMER
-        except Failed:
-            return False
+    def _is_for_timers(self) -> bool:
+        """
+        Return whether a broker says that it is a timer topic.  If none answers, return False: then brokers refuse bad
+        records themselves.  They are asked again for a record after LOOKUP_PAUSE_S.
+        """
+        if self._is_timer_topic is None and time.monotonic() >= self._next_lookup_s:
+            with suppress(Failed):
+                kind = TopicAdmin(self._bootstrap, Deadline(LOOKUP_TIMEOUT_S)).kind_of(self._topic)
+                self._is_timer_topic = kind == TopicKind.TIMER
+            self._next_lookup_s = time.monotonic() + LOOKUP_PAUSE_S
+        return bool(self._is_timer_topic)
 
     def refuse(self, reason: str) -> None:
         """Count a refused record.  Print the reason to stderr for the first REFUSALS_SHOWN_MAX refusals."""

@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.unit.client.fake_cluster import FakeCluster
 from tidemill.batches.records import read_records
+from tidemill.cli import line_producer
 from tidemill.cli.failure import ExitCode, Failed
-from tidemill.cli.line_producer import LineProducer
+from tidemill.cli.line_producer import LOOKUP_PAUSE_S, LineProducer
 from tidemill.client import port_probe
 from tidemill.client.port_probe import PortProtocol
 from tidemill.timer.schedule import BATCH_SCHEDULES_MAX
@@ -81,3 +83,32 @@ def test_a_batch_has_no_more_schedules_than_a_timer_topic_accepts() -> None:
     assert plain == len(batches[0])
     assert BATCH_SCHEDULES_MAX == max(len(batch) for batch in batches[1:])
     assert plain + schedules == producer.produced_count
+
+
+def test_a_look_up_of_the_kind_without_an_answer_is_repeated_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Not for each bad record: a look-up may take seconds.  An answer is kept.
+    """
+    refused, looked_up = [], []
+    now_s = 1_000.0
+    monkeypatch.setattr(line_producer, "time", SimpleNamespace(time=time.time, monotonic=lambda: now_s))
+    with FakeCluster() as cluster:
+        cluster.topics["t"].kind, cluster.message_bytes_max = "timer", None
+        producer = producer_for(cluster)
+
+        def send_two() -> None:
+            for _ in range(2):
+                producer.send({"value": b"v", "headers": [("tidemill-delay", b"soon")]}, 1)
+            refused.append(producer.refused_count)
+            looked_up.append(cluster.count("describe_configs"))
+
+        send_two()
+        cluster.message_bytes_max = 1_000
+        send_two()
+        for _ in range(2):
+            now_s += LOOKUP_PAUSE_S
+            send_two()
+        producer.flush()
+
+    assert [0, 0, 2, 4] == refused
+    assert [1, 1, 2, 2] == looked_up

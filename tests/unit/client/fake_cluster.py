@@ -458,7 +458,7 @@ class FakeCluster:
                             name=key, value=value, read_only=False, is_sensitive=False, synonyms=[]
                         )
                         for key, value in values(resource.resource_name).items()
-                        if not is_hidden and key in (resource.configuration_keys or ())
+                        if not is_hidden and (resource.configuration_keys is None or key in resource.configuration_keys)
                     ],
                 )
                 for resource in request.resources
