@@ -235,6 +235,18 @@ def test_a_batch_that_never_fits_the_bound_is_too_large() -> None:
     assert "tidemill.timer.waiting.bytes.max of topic reminders is 1000" in (refused.error_message or "")
 
 
+def test_a_new_batch_counts_without_its_compression() -> None:
+    """
+    What waits counts so, too.
+    """
+    world = BrokerWorld()
+    create(world, tidemill_timer_waiting_bytes_max="1000")
+    batch = build_batch([(b"k", bytes(1_200), delay("1h"), world.clock.now_ms)], codec=Codec.ZSTD)
+    assert len(batch) < 500
+
+    assert errors.MESSAGE_TOO_LARGE == send_batch(world, batch).error_code
+
+
 def test_a_batch_that_unfolds_into_too_many_bytes_is_refused(world: BrokerWorld) -> None:
     """
     max.message.bytes counts the bytes that wait, which are not compressed.
