@@ -60,7 +60,7 @@ class Stages(NamedTuple):
 QUICK: Final = (Stage(name="unit", share_s=200, paths=("tests/unit", "tests/tidy")),)
 VIRTUAL: Final = (
     Stage(name="crash points", share_s=420, paths=("tests/simulation/store",)),
-    Stage(name="simulated clusters", share_s=720, paths=("tests/simulation/raft", "tests/simulation/cluster")),
+    Stage(name="simulated clusters", share_s=840, paths=("tests/simulation/raft", "tests/simulation/cluster")),
 )
 """Stages whose tests neither wait nor are measured, nor have time limits of seconds."""
 WAITING: Final = (
@@ -74,7 +74,7 @@ WAITING: Final = (
 )
 """The other stages after the rest: the longest first, so that all end at about the same time."""
 SIDE_BY_SIDE: Final = 3  # waiting stages that run at the same time
-REST_SHARE_S: Final = 750
+REST_SHARE_S: Final = 800
 INSTALL_SHARE_S: Final = 60
 
 

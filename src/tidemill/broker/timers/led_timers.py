@@ -166,6 +166,11 @@ class LedTimers:
         if self._recurrences.is_needed and self._is_able:
             self._recurrences.compute(self._append_time)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether this broker has lost the leadership that it had when this was made."""
+        return self._is_over
+
     def scan(
         self, timer_ids: Collection[bytes] = (), arrivals: Collection[int] | None = None, *, has_values: bool = False
     ) -> WaitingScan:

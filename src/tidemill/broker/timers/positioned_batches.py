@@ -9,15 +9,18 @@ from tidemill.storage.partition.partition_log import PartitionLog
 READ_BYTES: Final = 1 << 20
 
 
-def positioned_batches(log: PartitionLog, offset: int, end_offset: int) -> Iterator[tuple[int | None, memoryview]]:
+def positioned_batches(
+    log: PartitionLog, offset: int, end_offset: int, bytes_max: int = READ_BYTES
+) -> Iterator[tuple[int | None, memoryview]]:
     """
     Yield the batches of a log from the one that contains `offset` on, each with its position in its segment's file, or
-    None if that is not known: the first batch may be in memory only.
+    None if that is not known: the first batch may be in memory only.  One read returns at least one batch, and at most
+    `bytes_max` bytes of more.
     """
     position: int | None = None
     end_of_last = -1
     while offset < end_offset:
-        found = log.read(offset, READ_BYTES, end_offset, may_wait=True)
+        found = log.read(offset, bytes_max, end_offset, may_wait=True)
         assert found is not None, "a read that may wait returns bytes"
         if not found[0]:
             return

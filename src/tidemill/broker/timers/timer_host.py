@@ -132,6 +132,9 @@ class TimerHost:
     def memory(self) -> ConnectionMemory:
         return self._broker.memory
 
+    def monotonic_ms(self) -> int:
+        return self._machine.clock.monotonic_ms()
+
     def in_thread(self, job: Callable[[], T], done: Callable[[T | KafkaError], None]) -> None:
         """Run a job that reads what waits, and pass its result, or why it failed or was refused, to `done`."""
 

@@ -28,12 +28,19 @@ from tidemill.timer.waiting_set import Outcome
 ITEMS_MAX: Final = 10_000  # of one decision, so that no row takes long to apply
 RECORDS_MAX: Final = 1_000  # of one list
 EDGES_MAX: Final = 1_000
+AGAIN_MAX: Final = 500  # schedules that are read again together, in less time than they take to go on
+AGAIN_MS_MAX: Final = 20_000  # of a request
 NOT_FOUND: Final = -1, -1  # in place of a due time and an arrival
 T = TypeVar("T")
 
 LOST: Final = (
     errors.NOT_LEADER_OR_FOLLOWER,
     "this broker no longer leads the partition: what became of the records is unknown; asking again is harmless",
+)
+OUTDATED: Final = (
+    errors.REQUEST_TIMED_OUT,
+    f"schedules have gone on while they were read, again and again for {AGAIN_MS_MAX // 1_000} s, and some of them "
+    "were not changed; ask again when the broker has less to do",
 )
 SHIFT_LOST: Final = (
     errors.REQUEST_TIMED_OUT,
@@ -58,6 +65,7 @@ class TimerResolution(Pending[timer_resolve.Response]):
         self._has_decided = False  # whether a decision was proposed, which may be committed whatever happens
         self._selected: _Selected | None = None  # what a scan finds
         self._outdated: list[int] = []  # arrivals that were found, and whose schedules have gone on since
+        self._ends_at = host.monotonic_ms() + AGAIN_MS_MAX  # from then on, these are not read again
         try:
             self._led = host.served(request.topic_id, request.partition)
             self._now_ms = self._led.partition.shard.append_time(0)  # without the clock of this broker alone
@@ -83,12 +91,17 @@ class TimerResolution(Pending[timer_resolve.Response]):
         return scan._replace(view=scan.view._replace(recurring=dict(self._led.timers.recurrences())))
 
     def _in_thread(self, job: Callable[[], T], then: Callable[[T], None]) -> None:
-        """Run a job that reads what waits, then go on.  Refuse the request if either raises KafkaError."""
+        """
+        Run a job that reads what waits, then go on, if this broker still leads.  Refuse the request if either raises
+        KafkaError.
+        """
 
         def done(found: T | KafkaError) -> None:
             try:
                 if isinstance(found, KafkaError):
                     raise found
+                if self._led.is_stopped:
+                    raise KafkaError(*LOST)
                 then(found)
             except KafkaError as refused:
                 self._refuse(refused.error_code, refused.message)
@@ -144,7 +157,9 @@ class TimerResolution(Pending[timer_resolve.Response]):
         Yield arrivals that a scan finds, and when they are due after the change.  Waits for the disk.  Raise KafkaError
         if one of them must not be moved.
         """
-        request, wanted = self._request, {*self._arrivals}
+        request = self._request
+        # A scan of named records goes on with all that wait if some were moved meanwhile.
+        wanted = {it.arrival for it in scan.only or ()} or {*self._arrivals}
         for it in scan.records(request.selection or NOTHING_SELECTED, {*self._ids}):
             if not wanted or it.arrival in wanted:
                 if request.operation == SHIFT and not it.has_time:
@@ -261,16 +276,26 @@ class TimerResolution(Pending[timer_resolve.Response]):
         """
         Yield decisions about arrivals with these new due times, each when it is proposed.
 
-        Schedules that have gone on since the scan began are left for another one: of an occurrence that is released
-        meanwhile, the request has come too late.
+        If the change depends on when they are due, schedules that have gone on since the scan began are left for
+        another one: for an occurrence that is released meanwhile, the request has come too late.
         """
-        before, is_cancel, number = scan.view.recurring, self._request.operation == CANCEL, self._request.partition
+        is_cancel, number = self._request.operation == CANCEL, self._request.partition
         for chunk in _chunks(found):
-            now = self._led.timers.recurrences()
-            dues = {it: due for it, due in chunk if before.get(it) == now.get(it)}
+            before, now = scan.view.recurring, self._led.timers.recurrences()
+            dues = {it: due for it, due in chunk if not self._depends_on_due or before.get(it) == now.get(it)}
             self._outdated += [it for it, _ in chunk if it not in dues]
             if dues:
                 yield Cancel(number, [*dues]) if is_cancel else Reschedule(number, dues)
+
+    @property
+    def _depends_on_due(self) -> bool:
+        """Whether it matters for what a record waits now."""
+        selection = self._request.selection
+        has_bounds = selection is not None and (selection.due_from_ms, selection.due_before_ms) != (
+            UNBOUNDED,
+            UNBOUNDED,
+        )
+        return has_bounds or self._request.operation == SHIFT
 
     def _with_missing(self, outcome: Outcome) -> Outcome:
         """Return the outcome of a request that names records, of which a scan has found only those that wait."""
@@ -284,8 +309,12 @@ class TimerResolution(Pending[timer_resolve.Response]):
     def _decide_next(self) -> None:
         decision = next(self._decisions, None)
         if decision is None and self._selected is None and self._outdated:
-            scan = self._scan(arrivals=self._outdated)
-            self._selected, self._outdated = _Selected(scan, self._found_by(scan)), []
+            if self._host.monotonic_ms() > self._ends_at:
+                self._refuse(*OUTDATED)
+                return
+            again, self._outdated = self._outdated[:AGAIN_MAX], self._outdated[AGAIN_MAX:]
+            scan = self._scan(arrivals=again)
+            self._selected = _Selected(scan, self._found_by(scan))
         selected = self._selected
         if decision is not None:
             self._has_decided = True
@@ -319,7 +348,8 @@ class TimerResolution(Pending[timer_resolve.Response]):
                 self._refuse(*LOST)
 
         if timers.waiting.recurring and timers.last_release is not None:
-            shard.when_committed(timers.last_release, answer)  # which also shows that this broker leads
+            confirm = shard.confirm_leadership
+            shard.when_committed(timers.last_release, lambda is_true: confirm(answer) if is_true else answer(False))
         else:
             shard.confirm_leadership(answer)
 

@@ -150,7 +150,7 @@ class WaitingScan(NamedTuple):
             for offset in sorted(arrivals):
                 if not left.waits(arrivals[offset]):
                     continue  # it was in the batch of an earlier one
-                for _, batch in islice(positioned_batches(log, offset, end), 1):
+                for _, batch in islice(positioned_batches(log, offset, end, bytes_max=1), 1):
                     header = read_header(batch)
                     for number, (record, (start, stop)) in enumerate(records_of(batch, header), header.base_offset):
                         arrival = arrivals.get(number)

@@ -766,10 +766,10 @@ def test_a_batch_is_read_once_for_all_of_its_records_that_are_named(
 ) -> None:
     reads = 0
 
-    def counted(*where: Any) -> Any:
+    def counted(*where: Any, **bounds: Any) -> Any:
         nonlocal reads
         reads += 1
-        return positioned_batches(*where)
+        return positioned_batches(*where, **bounds)
 
     for batch in range(2):
         send(world, *((b"%d" % it, named(f"{batch} {it}", delay("1h"))) for it in range(100)))
