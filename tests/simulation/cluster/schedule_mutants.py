@@ -228,8 +228,8 @@ MUTANTS = (
     TimerMutant(lets_an_occurrence_survive_its_cancel, 14, _contended),
     TimerMutant(forgets_the_last_release_on_restart, 3, _eventful),
     TimerMutant(leaves_released_schedules_to_their_leader, 103, _contended),
-    TimerMutant(computes_behind_uncommitted_changes, 4, _contended),
-    TimerMutant(releases_what_was_moved_back_twice, 23, _moved),
+    TimerMutant(computes_behind_uncommitted_changes, 28, _contended),
+    TimerMutant(releases_what_was_moved_back_twice, 7, _moved),
     TimerMutant(adds_no_row_for_an_occurrence, 0, _eventful),
-    TimerMutant(selects_released_schedules_by_no_time, 4, selecting_timer_run),
+    TimerMutant(selects_released_schedules_by_no_time, 5, selecting_timer_run),
 )
