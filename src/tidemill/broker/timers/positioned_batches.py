@@ -14,8 +14,8 @@ def positioned_batches(
 ) -> Iterator[tuple[int | None, memoryview]]:
     """
     Yield the batches of a log from the one that contains `offset` on, each with its position in its segment's file, or
-    None if that is not known: the first batch may be in memory only.  One read returns at least one batch, and at most
-    `bytes_max` bytes of more.
+    None if that is not known: the first batch may be in memory only.  A read takes about `bytes_max` bytes, and at
+    least one batch.
     """
     position: int | None = None
     end_of_last = -1

@@ -29,7 +29,7 @@ ITEMS_MAX: Final = 10_000  # of one decision, so that no row takes long to apply
 RECORDS_MAX: Final = 1_000  # of one list
 EDGES_MAX: Final = 1_000
 AGAIN_MAX: Final = 500  # schedules that are read again together, in less time than they take to go on
-AGAIN_MS_MAX: Final = 20_000  # of a request
+AGAIN_MS_MAX: Final = 20_000  # for which a request reads schedules again
 NOT_FOUND: Final = -1, -1  # in place of a due time and an arrival
 T = TypeVar("T")
 
@@ -290,12 +290,10 @@ class TimerResolution(Pending[timer_resolve.Response]):
     @property
     def _depends_on_due(self) -> bool:
         """Whether it matters for what a record waits now."""
-        selection = self._request.selection
-        has_bounds = selection is not None and (selection.due_from_ms, selection.due_before_ms) != (
-            UNBOUNDED,
-            UNBOUNDED,
-        )
-        return has_bounds or self._request.operation == SHIFT
+        if self._request.operation == SHIFT:
+            return True
+        chosen = self._request.selection or NOTHING_SELECTED
+        return chosen.due_from_ms != UNBOUNDED or chosen.due_before_ms != UNBOUNDED
 
     def _with_missing(self, outcome: Outcome) -> Outcome:
         """Return the outcome of a request that names records, of which a scan has found only those that wait."""
